@@ -1,0 +1,60 @@
+"""Row slots of a batch: who gets one, where its drafter context starts, and what a failed forward restores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from model.drafter import SlotMap, SlotSnapshot, SlotState
+from model.joint import Twin
+from model.plan import Record, Recorder
+from model.request import Request
+
+
+class RowBinder:
+    """Binds the requests of a batch to row slots, by the slots and epoch rules, and records it for the memory."""
+
+    def __init__(self, twin: Twin, recorder: Recorder) -> None:
+        self.twin, self.recorder = twin, recorder
+        self.slots = SlotMap(twin.config.limits.max_batch)
+
+    def bind_rows(self, generation: Sequence[Request], context: Sequence[Request]) -> None:
+        """Give every row a slot; requests that are absent from this batch give theirs up first."""
+        slots = self.slots
+        keeps_row = not self.twin.rules.epoch.releases_rows
+        present = {request.owner for request in generation}
+        present.update(request.owner for request in context)
+        for owner in [owner for owner in slots.slot_of if owner not in present and owner not in slots.parked]:
+            self.recorder.records.append((Record.UNBIND, slots.park(owner, keeps_row)))
+        for request in context:
+            if request.owner not in slots.slot_of:
+                self._bind(request, request.cursor)
+        for request in generation:
+            if request.owner not in slots.slot_of:
+                self._bind(request, request.settled_position())
+
+    def _bind(self, request: Request, position: int) -> None:
+        page = self.twin.config.limits.page_size
+        slots, rule, claim = self.slots, self.twin.rules.slots, request.claim
+        if not self.twin.kind.slot:
+            state = SlotState(claim.tokens // page if claim.fresh else 0, position)
+        elif request.owner in slots.parked or request.started:
+            state = rule.returning(slots.parked.get(request.owner), position, page)
+        else:
+            state = rule.first(position, 0 if claim.fresh else claim.tokens, page)
+        slot = slots.bind(request.owner, state.base)
+        self.recorder.records.append((Record.BIND, slot, request.owner, position, state.base, state.length))
+
+    def unbind(self, owner: int) -> None:
+        """Forget an ended request or epoch."""
+        slot = self.slots.release(owner)
+        if slot is not None:
+            self.recorder.records.append((Record.UNBIND, slot))
+
+    def roll_back(self, saved: SlotSnapshot) -> None:
+        """Restore the slots after a failed forward."""
+        slots = self.slots
+        kept = slots.base if not self.twin.rules.slots.keeps_base else None
+        slots.rollback(saved)
+        if kept is not None:
+            slots.base.update({owner: base for owner, base in kept.items() if owner in slots.base})
+            slots.parked.update({owner: base for owner, base in kept.items() if owner in slots.parked})

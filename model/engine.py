@@ -1,0 +1,394 @@
+"""The engine: submit, cancel, suspend, dispatch and settle. Clock-free; the driver decides the order of events.
+
+Life of one iteration: the pass schedules and allocates, slots are bound, the plan goes out, contexts advance (cursor,
+publication, history) before the next dispatch; the settle of an iteration may follow the dispatch of the next one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.binding import RowBinder
+from model.config import EngineConfig, RequestSpec
+from model.events import EventLog, Kind
+from model.geometry import cdiv
+from model.joint import Twin
+from model.plan import ContextRow, GenerationRow, Record, Recorder, SettledRow, StepPlan
+from model.request import Request, RequestRecord, State, Totals, len_prompt
+from model.rules.base import Rules
+from model.scheduler import Scheduled, Scheduler
+from model.sequence import Status
+from model.tokens import TokenStream, prompt_tokens, stream_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """Occupancy of one pool in pages."""
+
+    name: str
+    device_pages: int
+    free: int
+    droppable: int
+    held: int
+    locked: int
+    peak: int
+    host_pages: int
+    host_used: int
+    granted: int
+    evicted: int
+
+
+class Stalled(RuntimeError):
+    """The deadlock detector: too many passes in a row had candidates and moved nothing."""
+
+
+class Engine:
+    """One worker: its pools, queues and steps in flight."""
+
+    def __init__(self, config: EngineConfig, rules: Rules, log: EventLog) -> None:
+        self.config, self.rules, self.log = config, rules, log
+        self.totals = Totals()
+        self.recorder = Recorder()
+        self.twin = Twin(config, rules, self.recorder)
+        self.binder = RowBinder(self.twin, self.recorder)
+        self.slots = self.binder.slots
+        self.scheduler = Scheduler(self.twin, config.limits, rules, config.policy, self.totals, log)
+        self.records: dict[int, RequestRecord] = {}
+        self.live: dict[int, Request] = {}  # request id -> request that has not ended
+        self.owners: dict[int, Request] = {}  # owner -> request of the current epoch
+        self.plans: deque[StepPlan] = deque()
+        self.iteration = 0
+        self.stalled_passes = 0
+        self.last_pass = Scheduled()
+        self._order = 0
+        self._next_owner = 1
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> int:
+        """Plans that were dispatched and not settled."""
+        return len(self.plans)
+
+    def has_work(self) -> bool:
+        """Whether any request has not ended, or a step is in flight."""
+        return bool(self.live) or bool(self.plans)
+
+    def refusal(self, spec: RequestSpec) -> str | None:
+        """Why a request can never be served, in one sentence; ``None`` if it can."""
+        limits, twin = self.config.limits, self.twin
+        prompt = len_prompt(spec)
+        total = prompt + spec.max_new_tokens
+        if prompt < 1 or spec.max_new_tokens < 1:
+            return f"request {spec.request_id} needs a prompt and at least one output token"
+        if spec.request_id in self.live:
+            return f"request {spec.request_id} is still running"
+        if total > limits.max_seq_len:
+            return f"request {spec.request_id} needs {total} tokens, max_seq_len is {limits.max_seq_len}"
+        width = 1 + self.config.drafter.drafts
+        longest = total + limits.extra_tokens + width * (1 + limits.run_ahead)
+        if not limits.chunked_prefill and prompt + width - 1 > limits.max_num_tokens:
+            return (
+                f"request {spec.request_id} prefills {prompt} tokens at once, max_num_tokens is {limits.max_num_tokens}"
+            )
+        step = max(min(prompt, limits.max_num_tokens) + width, width * (1 + limits.run_ahead)) + limits.extra_tokens
+        need: dict[str, int] = {}
+        for column in twin.columns:
+            pages = column.lifecycle.peak_blocks(longest, step, limits.page_size) + 1
+            need[column.pool.name] = need.get(column.pool.name, 0) + min(pages, cdiv(longest, limits.page_size) + 1)
+        for name, pages in need.items():
+            if pages > self.config.pools[name].device_pages:
+                have = self.config.pools[name].device_pages
+                return f"request {spec.request_id} needs up to {pages} pages of pool {name!r}, which has {have}"
+        return None
+
+    def submit(self, spec: RequestSpec) -> None:
+        """Queue a request; the caller has seen that :meth:`refusal` has no objection."""
+        prompt = len_prompt(spec)
+        record = RequestRecord(spec.request_id, spec.conversation, prompt)
+        request = Request(spec, self._order, record)
+        request.context_length = prompt
+        self._order += 1
+        self.records[spec.request_id] = record
+        self.live[spec.request_id] = request
+        self.scheduler.add(request)
+        self.log.submitted(request, prompt)
+
+    def _prepare(self, request: Request) -> None:
+        """Make tokens and keys known when a request is first considered in its epoch."""
+        if request.keys is not None:
+            return
+        vocabulary = self.config.vocabulary
+        if request.stream is None:
+            spec = request.spec
+
+            def more(start: int, count: int) -> NDArray[np.uint32]:
+                return stream_tokens(spec.output_seed, start, count, vocabulary)
+
+            request.stream = TokenStream(prompt_tokens(spec.prompt, vocabulary), more)
+            request.stream.require(request.record.prompt_tokens + spec.max_new_tokens + self._overshoot())
+        request.context_length = request.record.prompt_tokens + request.generated
+        request.owner = self._next_owner
+        self._next_owner += 1
+        self.owners[request.owner] = request
+        self.twin.make_keys(request)
+
+    def _overshoot(self) -> int:
+        """Tokens past the last one asked for that rows in flight may still write."""
+        width = 1 + self.config.drafter.drafts
+        return (self.config.limits.run_ahead + 2) * width + self.twin.kind.tag_span(self.config.drafter.chain) + 1
+
+    def cancel(self, request_id: int) -> bool:
+        """End a request at any point; pages are dropped at once, outputs in flight are ignored."""
+        request = self.live.get(request_id)
+        if request is None:
+            return False
+        self.log.note(Kind.CANCEL, request_id)
+        self.totals.cancelled += 1
+        self._end(request, State.CANCELLED)
+        return True
+
+    def suspend(self, request_id: int) -> bool:
+        """Take the locks of a started request from outside (a disturbance)."""
+        request = self.live.get(request_id)
+        if request is None or not request.started:
+            return False
+        if not any(sequence.status is Status.ACTIVE for sequence in self.twin.sequences(request)):
+            return False
+        self.twin.suspend_all(request)
+        self.scheduler.note_suspended(request)
+        return True
+
+    def _end(self, request: Request, state: State) -> None:
+        request.state = state
+        request.record.state = state.value
+        self.twin.free(request)
+        self.scheduler.remove(request)
+        if request.owner >= 0:
+            self.binder.unbind(request.owner)
+            self.owners.pop(request.owner, None)
+            self.recorder.records.append((Record.END, request.owner))
+            self.log.note(Kind.RELEASE, request.owner)
+        del self.live[request.request_id]
+
+    # -- dispatch ------------------------------------------------------------------------------------------------
+
+    def dispatch(self, skip: str = "") -> StepPlan | None:
+        """Schedule one iteration and hand out its plan; ``None`` when there is nothing to run.
+
+        ``skip`` "gate": the batch cannot be queued, all growth is undone. "forward": its forward fails, the slots are
+        restored too. Raises :class:`Stalled` when the deadlock detector fires.
+        """
+        if len(self.plans) > self.config.limits.run_ahead:
+            return None
+        owners = {request.request_id: request.owner for request in self.scheduler.active if request.owner >= 0}
+        taken = self.scheduler.run(self._prepare, len(self.plans))
+        self.last_pass = taken
+        self._close_epochs(owners)
+        if taken.empty():
+            self._count_stall(taken)
+            return None
+        self.stalled_passes = 0
+        if skip == "gate":
+            self._revert(taken, failed=False)
+            return None
+        saved, mark = (self.slots.snapshot() if skip else None), len(self.recorder.records)
+        self.binder.bind_rows(taken.generation, [request for request, _, _ in taken.chunks])
+        if saved is not None:
+            del self.recorder.records[mark:]  # bindings that never ran leave the stream
+            self.binder.roll_back(saved)
+            self._revert(taken, failed=True)
+            return None
+        plan = self._plan(taken)
+        self.plans.append(plan)
+        self.log.planned(plan)
+        self._advance(taken)
+        return plan
+
+    def _close_epochs(self, owners: dict[int, int]) -> None:
+        """Forget the owners of requests that were preempted in this pass."""
+        for request_id, owner in owners.items():
+            request = self.live.get(request_id)
+            if request is not None and request.owner != owner:
+                self.binder.unbind(owner)
+                if self.rules.epoch.refuses_late:
+                    self.owners.pop(owner, None)
+                self.recorder.records.append((Record.END, owner))
+
+    def _count_stall(self, taken: Scheduled) -> None:
+        if not self.live or self.plans or taken.evicted or taken.deferred:
+            self.stalled_passes = 0
+            return
+        self.stalled_passes += 1
+        if self.stalled_passes >= self.config.limits.stall_passes:
+            waiting = ", ".join(str(request_id) for request_id in list(self.live)[:8])
+            raise Stalled(f"{self.stalled_passes} passes in a row scheduled nothing; requests {waiting} wait")
+
+    def _revert(self, taken: Scheduled, failed: bool) -> None:
+        """Undo every growth of a pass whose forward did not run."""
+        for request in taken.generation:
+            self.twin.revert_generation(request)
+        for (request, _, _), before in zip(taken.chunks, taken.before, strict=True):
+            if request.started:
+                self.twin.revert_context(request, before)
+            else:
+                self.scheduler.abandon(request)
+                self.scheduler.forget(request)
+        self.totals.skipped_forwards += not failed
+        self.totals.failed_forwards += failed
+        self.log.note(Kind.SKIP, self.iteration, failed)
+
+    # -- plan ----------------------------------------------------------------------------------------------------
+
+    def _plan(self, taken: Scheduled) -> StepPlan:
+        slot_of, rows = self.slots.slot_of, self.twin.rows
+        context = []
+        for request, end, last in taken.chunks:
+            if not request.started:
+                self._note_admitted(request)
+            owner = request.owner
+            slot = slot_of[owner]
+            context.append(ContextRow(request.request_id, owner, slot, request.cursor, end, last, rows(request)))
+        width = 1 + self.config.drafter.drafts
+        generation = [
+            GenerationRow(
+                request.spec.request_id,
+                request.owner,
+                slot_of[request.owner],
+                width,
+                not request.placeholder,
+                rows(request),
+            )
+            for request in taken.generation
+        ]
+        plan = StepPlan(self.iteration, self.recorder.take(), context, generation, self.rules.lookahead)
+        self.iteration += 1
+        self.totals.iterations += 1
+        self.totals.context_rows += len(context)
+        self.totals.decode_rows += len(generation)
+        self.totals.prefilled_tokens += plan.prefill_tokens
+        for request in taken.generation:
+            request.placeholder = False
+            request.in_flight += 1
+        return plan
+
+    def _note_admitted(self, request: Request) -> None:
+        """Book the claim of a request whose first chunk is really scheduled."""
+        claim, record, totals = request.claim, request.record, self.totals
+        drafted = 0 if claim.fresh or not self.twin.paired else claim.tokens
+        first = not record.claims
+        record.claims.append(claim.tokens)
+        if first or not self.rules.accounting.recompute_apart:
+            record.cached_tokens += claim.tokens
+            record.draft_cached_tokens += drafted
+            totals.cached_tokens += claim.tokens
+            totals.draft_cached_tokens += drafted
+        if first:
+            record.claim_kind = claim.kind
+        totals.branch_windows += claim.branch >= 0
+        totals.fresh_claims += claim.kind == "fresh"
+        totals.joint_claims += claim.kind == "joint"
+        totals.partial_claims += claim.tokens % self.config.limits.page_size != 0
+        self.recorder.records.append((Record.BEGIN, request.owner, request))
+        self.log.claimed(request)
+
+    def _advance(self, taken: Scheduled) -> None:
+        """Contexts move on before the next dispatch, whenever the step itself settles."""
+        for request, end, last in taken.chunks:
+            record = request.record
+            size = end - request.cursor
+            again = len(record.claims) > 1
+            record.prefilled_tokens += size
+            if again:
+                record.recomputed_tokens += size
+                self.totals.recomputed_tokens += size
+            self.twin.advance(request, end, last)
+            request.cursor = end
+            request.started = True
+            request.state = State.GENERATION if last else State.CONTEXT
+            if last:
+                request.placeholder = True
+                self.scheduler.forget(request)
+
+    # -- settle --------------------------------------------------------------------------------------------------
+
+    def settle(self, accepted: tuple[int, ...]) -> list[SettledRow]:
+        """Apply the result of the oldest plan: ``accepted[i]`` tokens (1 .. 1 + K) for its generation row ``i``."""
+        plan = self.plans.popleft()
+        settled: list[SettledRow] = []
+        for row in plan.context:
+            request = self._receiver(row.owner)
+            if request is not None and row.last:
+                settled.append(self._commit(request, 1, drafted=False, first=request.generated == 0))
+            else:
+                settled.append(SettledRow(row.request_id, 0, False, False, False))
+        for row, count in zip(plan.generation, accepted, strict=True):
+            request = self._receiver(row.owner)
+            if request is None:
+                settled.append(SettledRow(row.request_id, 0, False, False, False))
+            else:
+                settled.append(self._settle_row(request, row, count))
+        return settled
+
+    def _receiver(self, owner: int) -> Request | None:
+        """The request that a row's output belongs to; ``None`` if it ended or began anew since the dispatch."""
+        request = self.owners.get(owner)
+        if request is None or (request.owner != owner and self.rules.epoch.refuses_late):
+            self.totals.late_outputs += 1
+            return None
+        return request
+
+    def _settle_row(self, request: Request, row: GenerationRow, count: int) -> SettledRow:
+        drafted = row.real_drafts and row.width > 1
+        if drafted:
+            record = request.record
+            record.spec_steps += 1
+            record.accepted_drafts += count - 1
+            record.drafted_tokens += row.width - 1
+            self.totals.spec_steps += 1
+            self.totals.accepted_drafts += count - 1
+        if request.in_flight:
+            request.in_flight -= 1
+        result = self._commit(request, count, drafted, first=False)
+        if not result.finished and request.grown:
+            self.twin.settle_generation(request, count)
+        return result
+
+    def _commit(self, request: Request, count: int, drafted: bool, first: bool) -> SettledRow:
+        left = request.spec.max_new_tokens - request.generated
+        tokens = count if count < left else left
+        request.generated += tokens
+        request.record.output_tokens += tokens
+        self.totals.output_tokens += tokens
+        request_id = request.spec.request_id
+        self.log.decisions.add((Kind.SETTLE, 3, request_id, count, request.prompt_length + request.generated))
+        if tokens == left:
+            self.log.note(Kind.FINISH, request_id, request.generated)
+            self.totals.finished += 1
+            self._end(request, State.FINISHED)
+        return SettledRow(request_id, tokens, first, tokens == left, drafted)
+
+    # -- views ---------------------------------------------------------------------------------------------------
+
+    def occupancy(self) -> list[PoolUse]:
+        """Pages of every pool by state."""
+        return [
+            PoolUse(
+                pool.name,
+                pool.device_pages,
+                pool.free_count(),
+                pool.droppable,
+                pool.demotable,
+                pool.used() - pool.demotable,
+                pool.peak,
+                pool.host_pages,
+                pool.host_pages - len(pool.free_host),
+                pool.granted,
+                pool.evicted,
+            )
+            for pool in self.twin.pools.values()
+        ]

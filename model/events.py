@@ -1,0 +1,208 @@
+"""The event log: what the engine decided and what the memory did, as integers, with one digest for each.
+
+A record is ``kind, number of fields, fields..``, all signed 64-bit little-endian integers. Decisions are ordered by
+iteration, never by clock time. Digests are SHA-256 over the records; keeping the records is optional.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import sys
+from array import array
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from model.plan import StepPlan
+    from model.request import Request
+
+_FLUSH = 1 << 15
+
+
+class Kind(enum.IntEnum):
+    """Record kinds; :data:`FIELDS` names their fields."""
+
+    SUBMIT = 1
+    CLAIM = 2
+    CHUNK = 3
+    STEP = 4
+    SETTLE = 5
+    FINISH = 6
+    CANCEL = 7
+    SUSPEND = 8
+    PREEMPT = 9
+    REFUSE = 10
+    DEFER = 11
+    ITERATION = 12
+    SKIP = 13
+    GRANT = 14
+    COPY = 15
+    MOVE = 16
+    PUBLISH = 17
+    BIND = 18
+    UNBIND = 19
+    RELEASE = 20
+    MEM_STEP = 32
+    MEM_CHUNK = 33
+    MEM_COPY = 34
+    MEM_GRANT = 35
+    MEM_MOVE = 36
+    MEM_PUBLISH = 37
+    MEM_BIND = 38
+
+
+FIELDS: dict[Kind, tuple[str, ...]] = {
+    Kind.SUBMIT: ("request", "order", "prompt", "max_new_tokens"),
+    Kind.CLAIM: ("request", "owner", "tokens", "fresh", "branch"),
+    Kind.CHUNK: ("request", "slot", "start", "end", "last"),
+    Kind.STEP: ("request", "slot", "width", "real_drafts"),
+    Kind.SETTLE: ("request", "committed", "known"),
+    Kind.FINISH: ("request", "output"),
+    Kind.CANCEL: ("request",),
+    Kind.SUSPEND: ("request",),
+    Kind.PREEMPT: ("request", "context"),
+    Kind.REFUSE: ("request", "cursor"),
+    Kind.DEFER: ("request", "behind"),
+    Kind.ITERATION: ("iteration", "chunks", "steps"),
+    Kind.SKIP: ("iteration", "failed"),
+    Kind.GRANT: ("pool", "owner", "slots.."),
+    Kind.COPY: ("pool", "source", "target", "tokens"),
+    Kind.MOVE: ("pool", "page", "source", "target"),
+    Kind.PUBLISH: ("pool", "coverage", "owner", "column", "block", "slots.."),
+    Kind.BIND: ("slot", "owner", "length", "base", "draft_length"),
+    Kind.UNBIND: ("slot",),
+    Kind.RELEASE: ("owner",),
+    Kind.MEM_STEP: ("iteration", "rows.."),
+    Kind.MEM_CHUNK: ("iteration", "owner", "start", "end", "base", "tags.."),
+    Kind.MEM_COPY: ("iteration", "pool", "source", "target", "tokens", "tag"),
+    Kind.MEM_GRANT: ("iteration", "pool", "owner", "slots.."),
+    Kind.MEM_MOVE: ("iteration", "pool", "source", "target", "tag"),
+    Kind.MEM_PUBLISH: ("iteration", "pool", "coverage", "tag", "slots.."),
+    Kind.MEM_BIND: ("iteration", "slot", "owner", "length", "base", "draft_length"),
+}
+
+
+class Channel:
+    """One stream of records with its running digest."""
+
+    def __init__(self, keep: bool) -> None:
+        self.buffer = array("q")
+        self.keep = keep
+        self.kept: list[bytes] = []
+        self.count = 0
+        self._hash = hashlib.sha256()
+
+    def add(self, record: tuple[int, ...]) -> None:
+        """Append ``(kind, number of fields, fields..)``."""
+        self.buffer.extend(record)
+        self.count += 1
+        if len(self.buffer) >= _FLUSH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hash what is buffered, and keep it if the log keeps records."""
+        if sys.byteorder == "big":
+            self.buffer.byteswap()
+        data = self.buffer.tobytes()
+        self._hash.update(data)
+        if self.keep:
+            self.kept.append(data)
+        self.buffer = array("q")
+
+    def digest(self) -> str:
+        """SHA-256 of all records so far, as hex."""
+        self.flush()
+        return self._hash.hexdigest()
+
+    def records(self) -> Iterator[tuple[Kind, tuple[int, ...]]]:
+        """The kept records, oldest first."""
+        self.flush()
+        for data in self.kept:
+            values = array("q")
+            values.frombytes(data)
+            if sys.byteorder == "big":
+                values.byteswap()
+            place = 0
+            while place < len(values):
+                count = values[place + 1]
+                yield Kind(values[place]), tuple(values[place + 2 : place + 2 + count])
+                place += 2 + count
+
+
+class EventLog:
+    """Decisions and memory events of one world."""
+
+    def __init__(self, keep: bool = False) -> None:
+        self.decisions = Channel(keep)
+        self.memory = Channel(keep)
+
+    def note(self, kind: Kind, *fields: int) -> None:
+        """Append a decision."""
+        self.decisions.add((kind, len(fields), *fields))
+
+    def submitted(self, request: Request, prompt: int) -> None:
+        """A request was queued."""
+        self.note(Kind.SUBMIT, request.request_id, request.order, prompt, request.spec.max_new_tokens)
+
+    def claimed(self, request: Request) -> None:
+        """A request was admitted with a claim."""
+        claim = request.claim
+        self.note(Kind.CLAIM, request.request_id, request.owner, claim.tokens, claim.fresh, claim.branch)
+
+    def suspended(self, request: Request) -> None:
+        """A request gave up its locks."""
+        self.note(Kind.SUSPEND, request.request_id)
+
+    def preempted(self, request: Request) -> None:
+        """A request gave up its pages."""
+        self.note(Kind.PREEMPT, request.request_id, request.context_length)
+
+    def refused(self, request: Request) -> None:
+        """A chunk found no pages."""
+        self.note(Kind.REFUSE, request.request_id, request.cursor)
+
+    def deferred(self, request: Request, behind: Request) -> None:
+        """A request waits for the prefix that another one computes."""
+        self.note(Kind.DEFER, request.request_id, behind.request_id)
+
+    def planned(self, plan: StepPlan) -> None:
+        """An iteration was dispatched: its records, then its rows."""
+        add = self.decisions.add
+        for record in plan.records:
+            kind = _RECORD_KINDS[record[0]]
+            if kind is Kind.GRANT:
+                add((kind, 2 + len(record[2]), record[1], record[3], *record[2]))
+            elif kind is Kind.PUBLISH:
+                _, pool, slots, coverage, owner, column, block = record
+                add((kind, 5 + len(slots), pool, coverage, owner, column, block, *slots))
+            elif kind is not None:
+                add((kind, len(record) - 1, *record[1:]))
+        add((Kind.ITERATION, 3, plan.iteration, len(plan.context), len(plan.generation)))
+        for row in plan.context:
+            add((Kind.CHUNK, 5, row.request_id, row.slot, row.start, row.end, row.last))
+        buffer = self.decisions.buffer
+        for step in plan.generation:
+            buffer.extend((Kind.STEP, 4, step[0], step[2], step[3], step[4]))
+        self.decisions.count += len(plan.generation)
+
+    def merged_records(self) -> Iterator[tuple[Kind, dict[str, Any]]]:
+        """Kept decisions with named fields; list fields end in ``..`` and take the rest."""
+        for kind, values in self.decisions.records():
+            yield kind, named_fields(kind, values)
+
+
+def named_fields(kind: Kind, values: tuple[int, ...]) -> dict[str, Any]:
+    """Fields of one record by name."""
+    names = FIELDS[kind]
+    result: dict[str, Any] = {}
+    for place, name in enumerate(names):
+        if name.endswith(".."):
+            result[name[:-2]] = list(values[place:])
+            break
+        result[name] = values[place]
+    return result
+
+
+# Record codes of model.plan in order: GRANT, COPY, MOVE, PUBLISH, BIND, UNBIND, BEGIN, END.
+_RECORD_KINDS = (Kind.GRANT, Kind.COPY, Kind.MOVE, Kind.PUBLISH, Kind.BIND, Kind.UNBIND, None, None)

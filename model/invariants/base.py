@@ -1,0 +1,76 @@
+"""Laws, violations and the docket that collects them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """One invariant: its code, its sentence, and when it is checked."""
+
+    code: str
+    sentence: str
+    checked: str
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken law as data; ``-1`` and ``""`` stand for "does not apply"."""
+
+    code: str
+    message: str
+    request: int = -1
+    pool: str = ""
+    page: int = -1
+    position: int = -1
+    step: int = -1
+    expected: str = ""
+    found: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Fields by name."""
+        return asdict(self)
+
+
+INVARIANTS: dict[str, Law] = {
+    law.code: law
+    for law in (
+        Law("OWN", "No actor reads or writes a page that it does not hold.", "read, write"),
+        Law("INIT", "No slot is read that was never written in this tenancy of its page.", "read"),
+        Law("KEY", "The content of a claimed page is what its key says, lookahead included.", "read"),
+        Law("FRONT", "One frontier: cursor, target and drafter agree on what is computed or hidden.", "claim, settle"),
+        Law("PUB", "Only final, written content is published, and it never changes.", "publish, write"),
+        Law("WINDOW", "What a window will read is retained.", "read"),
+        Law("SHAPE", "committed <= history <= capacity <= limit; rows stay within their extent.", "dispatch, settle"),
+        Law("REF", "free + cached + held = total, references = holders, nothing held after a drain.", "settle, drain"),
+        Law("ROLLBACK", "A failed or skipped step leaves both pools as before.", "dispatch"),
+        Law("ADMIT", "What was admitted can be allocated, and a refusal is justified.", "dispatch"),
+        Law("PROGRESS", "A request that could run alone finishes; nothing waits for ever.", "dispatch, drain"),
+        Law("STATE", "No per-slot or per-step state survives its owner.", "read, settle"),
+        Law("MAP", "Table rows and slot lengths on the device agree with the sequences.", "dispatch, read, settle"),
+        Law("METRIC", "Reported counts equal the ledger.", "settle, drain"),
+    )
+}
+
+
+class Docket:
+    """Violations of one run, each reported once per request, pool and law, and how often each law was evaluated."""
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+        self.evaluations: Counter[str] = Counter()
+        self._reported: set[tuple[str, int, str]] = set()
+
+    def report(self, violation: Violation) -> None:
+        """Add a violation unless its law was already broken by the same request in the same pool."""
+        key = (violation.code, violation.request, violation.pool)
+        if key not in self._reported:
+            self._reported.add(key)
+            self.violations.append(violation)
+
+    def count(self, code: str, times: int = 1) -> None:
+        """Note that a law was evaluated."""
+        self.evaluations[code] += times

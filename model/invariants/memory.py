@@ -1,0 +1,331 @@
+"""OWN, INIT, KEY, WINDOW and PUB: what every read, write and publication finds in the tagged memory.
+
+A page that a row verified is trusted while its version stays: the version moves with every grant, copy, change of
+tier and write by somebody else, and the owner's own writes are judged as they happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.cells import CellStore
+from model.geometry import cdiv
+from model.invariants.base import Docket, Violation
+from model.pages import PagePool
+from model.plan import ContextRow, GenerationRow, StepPlan
+from model.reader import SENTINELS, UNWRITTEN, Reader
+from model.shadow import Shadow
+from model.table import TableRow
+
+if TYPE_CHECKING:
+    from model.joint import Column
+
+SMALL = 1024  # pools up to this many pages are compared cell by cell when checks are exhaustive
+
+Row = ContextRow | GenerationRow
+
+
+class MemoryLaws:
+    """Judge of one shadow memory.
+
+    ``exhaustive`` compares every cell that is read, at every read, where all pools are small.
+    """
+
+    def __init__(self, docket: Docket, exhaustive: bool, pools: Sequence[PagePool]) -> None:
+        self.docket = docket
+        self.exhaustive = exhaustive
+        self.everything = exhaustive and max(pool.total for pool in pools) <= SMALL
+
+    # -- rows ----------------------------------------------------------------------------------------------------
+
+    def rows(self, shadow: Shadow, context: Sequence[ContextRow], generation: Sequence[GenerationRow]) -> None:
+        """Judge what the rows of a step read before any of them writes."""
+        quiet: list[tuple[Row, Reader]] = []
+        slots, readers = shadow.slots, shadow.readers
+        for row in (*context, *generation):
+            if slots.get(row.slot) != row.owner:
+                self._foreign_slot(shadow, row)
+            reader = readers.get(row.owner)
+            if reader is None:
+                continue
+            if reader.tables is row.tables and not reader.pending and not self.everything:
+                quiet.append((row, reader))
+            else:
+                self._row(shadow, row, reader)
+        if quiet:
+            self._quiet(shadow, quiet)
+        total = len(context) + len(generation)
+        for code in ("OWN", "INIT", "KEY", "WINDOW"):
+            self.docket.count(code, total * len(shadow.columns))
+        self.docket.count("STATE", total)
+
+    def _row(self, shadow: Shadow, row: Row, reader: Reader) -> None:
+        """Look at every column of one row."""
+        position = row.start if isinstance(row, ContextRow) else shadow.length[row.slot]
+        for column in shadow.columns:
+            self._verify(shadow, column, (row, reader, position), self.everything)
+        reader.pending = isinstance(row, ContextRow)
+
+    def _quiet(self, shadow: Shadow, rows: list[tuple[Row, Reader]]) -> None:
+        """Rows whose tables did not change: their pages' versions must not have moved either."""
+        for column in shadow.columns:
+            index = column.index
+            slots = np.frombuffer(b"".join([reader.tables[index].pages for _, reader in rows]), dtype=np.int32)
+            seen = b"".join([reader.seen_versions[index] for _, reader in rows])
+            if shadow.versions[shadow.pool_of[index]][slots].tobytes() != seen:
+                for row, reader in rows:
+                    shadow.flush(reader)
+                    self._verify(shadow, column, (row, reader, shadow.length[row.slot]), False)
+
+    def uploaded(self, shadow: Shadow, plan: StepPlan, used: Sequence[Row]) -> None:
+        """The device reads the table rows of this very step."""
+        for planned, row in zip((*plan.context, *plan.generation), used, strict=True):
+            self.docket.count("MAP")
+            if planned.tables != row.tables:
+                self.docket.report(
+                    Violation(
+                        "MAP",
+                        "the device reads the table of another step",
+                        row.request_id,
+                        step=plan.iteration,
+                        expected="the rows of its own step",
+                        found="what the shared buffer held",
+                    )
+                )
+
+    def _foreign_slot(self, shadow: Shadow, row: Row) -> None:
+        self.docket.report(
+            Violation(
+                "STATE",
+                f"row slot {row.slot} still belongs to another request",
+                row.request_id,
+                step=shadow.iteration,
+                expected=f"owner {row.owner}",
+                found=f"owner {shadow.slots.get(row.slot)}",
+            )
+        )
+
+    def _range(self, shadow: Shadow, column: Column, row: Row, reader: Reader, position: int) -> tuple[int, int, int]:
+        """Cells ``[low, high)`` that the row reads in this column, and how far its slot trails the request."""
+        if not column.draft:
+            return column.lifecycle.read_from(position), position, 0
+        hidden = shadow.base[row.slot] * shadow.page
+        if shadow.twin.kind.slot:
+            high = shadow.draft_length[row.slot]
+            if isinstance(row, ContextRow):
+                return high, high, 0  # the store projects; it reads nothing
+            return max(hidden, column.lifecycle.read_from(high)), high, position - high
+        high = min(position, reader.draft_final)
+        return max(hidden, column.lifecycle.read_from(position)), high, 0
+
+    def _verify(self, shadow: Shadow, column: Column, entry: tuple[Row, Reader, int], everything: bool) -> None:
+        """Compare the blocks of a row that changed since it was last verified, and remember their versions."""
+        row, reader, position = entry
+        index, page = column.index, shadow.page
+        table = row.tables[index]
+        low, high, lag = self._range(shadow, column, row, reader, position)
+        slots = np.frombuffer(table.pages, dtype=np.int32)
+        versions = shadow.versions[shadow.pool_of[index]][slots]
+        first, last = low // page, cdiv(high, page)
+        if high > low:
+            sinks = column.lifecycle.sink_blocks(page) if low else 0
+            backed_from = max(first, table.base)
+            if first < table.base:
+                self._missing(shadow, column, row, table, first, high)
+            if last > table.base + len(slots):
+                self._missing(shadow, column, row, table, table.base + len(slots), high)
+            inside = slice(backed_from - table.base, max(0, min(last, table.base + len(slots)) - table.base))
+            suspects = np.arange(backed_from, table.base + inside.stop)
+            if not everything and len(suspects):
+                fresh = self._changed(reader, index, table, slots, versions)[inside]
+                suspects = suspects[fresh | (suspects * page < reader.checked_from[index])]
+            if len(suspects):
+                self._compare(shadow, column, row, reader, suspects, slots[suspects - table.base], (low, high, lag))
+            if sinks and (everything or reader.seen_rows[index] is None):
+                blocks = np.arange(min(sinks, len(table.sinks) // 4))
+                kept = np.frombuffer(table.sinks, dtype=np.int32)[: len(blocks)]
+                self._compare(shadow, column, row, reader, blocks, kept, (0, min(high, sinks * page), lag))
+            reader.checked_from[index] = min(low, reader.checked_from[index])
+        reader.seen_rows[index] = table
+        reader.seen_versions[index] = versions.tobytes()
+
+    @staticmethod
+    def _changed(
+        reader: Reader, index: int, table: TableRow, slots: NDArray[np.int32], versions: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Which blocks of the row hold another page, or another version of it, than when last verified."""
+        changed = np.ones(len(slots), dtype=np.bool_)
+        old = reader.seen_rows[index]
+        if old is None:
+            return changed
+        old_slots = np.frombuffer(old.pages, dtype=np.int32)
+        old_versions = np.frombuffer(reader.seen_versions[index], dtype=np.int64)
+        begin = max(table.base, old.base)
+        end = min(table.base + len(slots), old.base + len(old_slots))
+        if end > begin:
+            here, there = slice(begin - table.base, end - table.base), slice(begin - old.base, end - old.base)
+            changed[here] = (slots[here] != old_slots[there]) | (versions[here] != old_versions[there])
+        return changed
+
+    def _missing(self, shadow: Shadow, column: Column, row: Row, table: TableRow, block: int, high: int) -> None:
+        """A block that the row reads has no page: released too early, or never backed."""
+        released = block < table.base
+        self.docket.report(
+            Violation(
+                "WINDOW" if released else "OWN",
+                "the window reads a released block" if released else "the row reads past its last backed block",
+                row.request_id,
+                column.pool.name,
+                shadow.slot_at(table, block),
+                block * shadow.page,
+                shadow.iteration,
+                expected=f"a page for positions up to {high}",
+                found=f"row backs blocks {table.base}..{table.base + len(table.pages) // 4 - 1}",
+            )
+        )
+
+    def _compare(
+        self,
+        shadow: Shadow,
+        column: Column,
+        row: Row,
+        reader: Reader,
+        blocks: NDArray[np.int64],
+        slots: NDArray[np.int32],
+        span: tuple[int, int, int],
+    ) -> None:
+        """Compare the cells of ``blocks`` that lie in ``[low, high)`` with the reader's own tags."""
+        low, high, lag = span
+        page, pool = shadow.page, shadow.pool_of[column.index]
+        tags = reader.tags[column.index]
+        found = shadow.cells[pool][slots]
+        positions = blocks[:, None] * page + np.arange(page)
+        wanted = tags[np.minimum(positions + lag, len(tags) - 1)]
+        wrong = (found != wanted) & (positions >= low) & (positions < high)
+        if not wrong.any():
+            return
+        place = np.argwhere(wrong)
+        reader.invalid_below[column.index] = max(
+            reader.invalid_below[column.index], int(positions[tuple(place[-1])]) + 1
+        )
+        row_of, offset = place[0]
+        slot, cell = int(slots[row_of]), int(found[row_of, offset])
+        self._wrong_cell(shadow, column, row, slot, cell, int(positions[row_of, offset]), int(wanted[row_of, offset]))
+
+    def _wrong_cell(
+        self, shadow: Shadow, column: Column, row: Row, slot: int, cell: int, position: int, wanted: int
+    ) -> None:
+        pool = shadow.pool_of[column.index]
+        tenant = shadow.owner[pool][slot]
+        name = SENTINELS.get(cell)
+        foreign = tenant != row.owner and not shadow.sealed[pool][slot]
+        if name is not None:
+            code, message = "INIT", f"reads a cell that is {name}"
+            if foreign and cell != UNWRITTEN:
+                code, message = "OWN", f"reads a {name} cell of a page that another request holds"
+        elif foreign:
+            code, message = "OWN", "reads a page that another request holds"
+        else:
+            code, message = "KEY", "reads content that its own tokens do not give"
+        self.docket.report(
+            Violation(
+                code,
+                f"{column.lifecycle.name}: {message}",
+                row.request_id,
+                column.pool.name,
+                slot,
+                position,
+                shadow.iteration,
+                expected=f"tag {wanted:016x}",
+                found=name or f"tag {cell:016x} (page granted to owner {tenant})",
+            )
+        )
+
+    # -- the drafter's pass --------------------------------------------------------------------------------------
+
+    def drafter_read(self, shadow: Shadow, row: GenerationRow, after: int) -> None:
+        """The window of the drafter's pass at context length ``after`` lies in backed pages."""
+        hidden = shadow.base[row.slot] * shadow.page
+        for column in shadow.draft_columns:
+            low = max(hidden, column.lifecycle.read_from(after))
+            table = row.tables[column.index]
+            if low < after and low // shadow.page < table.base:
+                self._missing(shadow, column, row, table, low // shadow.page, after)
+
+    # -- writes and publication ----------------------------------------------------------------------------------
+
+    def bad_write(
+        self, shadow: CellStore, row: Row, column: Column, block: int, slot: int, position: int, unbacked: bool
+    ) -> None:
+        """A write to a page that the row does not own alone, or over published cells."""
+        pool = shadow.pool_of[column.index]
+        tenant = shadow.owner[pool][slot] if slot >= 0 else -1
+        if unbacked:
+            code, message = "OWN", f"writes through an unbacked entry, block {block}"
+        elif tenant != row.owner:
+            code, message = "OWN", "writes a page that it does not own alone"
+        else:
+            code, message = "PUB", "writes over published cells"
+        self.docket.report(
+            Violation(
+                code,
+                f"{column.lifecycle.name}: {message}",
+                row.request_id,
+                column.pool.name,
+                slot,
+                position,
+                shadow.iteration,
+                expected=f"a page granted to owner {row.owner}",
+                found=f"page of owner {tenant}" if slot >= 0 else "guard page",
+            )
+        )
+
+    def published(
+        self,
+        shadow: Shadow,
+        column: Column,
+        slots: NDArray[np.int32],
+        vouched: NDArray[np.int32],
+        owner: int,
+        block: int,
+    ) -> None:
+        """Pages from ``block`` on enter the tree: each cell that a key speaks for is final and right."""
+        self.docket.count("PUB", len(slots))
+        reader = shadow.readers.get(owner)
+        if reader is None:
+            return
+        page = shadow.page
+        found = shadow.cells[shadow.pool_of[column.index]][slots]
+        tags = reader.tags[column.index]
+        begin, end = block * page, (block + len(slots)) * page
+        wanted = np.zeros(len(slots) * page, dtype=np.uint64)
+        known = tags[begin:end]
+        wanted[: len(known)] = known
+        wrong = found != wanted.reshape(-1, page)
+        if not wrong.any():
+            return
+        wrong &= np.arange(page) < vouched[:, None]
+        for place in np.argwhere(wrong)[:1].tolist():
+            self._bad_publication(shadow, column, reader, int(slots[place[0]]), begin + place[0] * page + place[1])
+
+    def _bad_publication(self, shadow: Shadow, column: Column, reader: Reader, slot: int, position: int) -> None:
+        cell = int(shadow.cells[shadow.pool_of[column.index]][slot, position % shadow.page])
+        name = SENTINELS.get(cell)
+        what = f"a cell that is {name}" if name is not None else "content that its key does not give"
+        self.docket.report(
+            Violation(
+                "KEY" if name is None else "PUB",
+                f"{column.lifecycle.name}: publishes {what}",
+                reader.request_id,
+                column.pool.name,
+                slot,
+                position,
+                shadow.iteration,
+                expected=f"tag {int(reader.tags[column.index][position]):016x}",
+                found=name or f"tag {cell:016x}",
+            )
+        )

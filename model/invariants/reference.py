@@ -1,0 +1,161 @@
+"""REF: pages are conserved, every reference has a holder, and the evictor looks where the droppable pages are.
+
+Recomputed from the sequences' tables and the tree's nodes, never from the pools' own counters. Small pools are
+checked with plain loops, large ones with numpy; both must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.eviction import PageState
+from model.invariants.base import Docket, Violation
+from model.joint import Twin
+from model.pages import PagePool
+from model.sequence import Status
+
+LOOP_UP_TO = 96  # pages up to which plain loops beat numpy
+EVERYTHING = 256  # checks between two that look at every cached node
+
+
+class ReferenceLaw:
+    """Conservation of one engine's pages."""
+
+    def __init__(self, twin: Twin, docket: Docket, request_of: Callable[[int], int]) -> None:
+        self.twin, self.docket = twin, docket
+        self.request_of = request_of  # owner -> request id
+        self._seen: dict[str, tuple[NDArray[np.uint8], NDArray[np.int64]]] = {}
+        self._checks = 0
+
+    def check(self, step: int, drained: bool = False, bulk: bool | None = None) -> None:
+        """Check every pool; ``drained`` also wants nothing held. ``bulk`` forces one of the two implementations."""
+        self.docket.count("REF")
+        self._checks += 1
+        for pool in self.twin.pools.values():
+            use_bulk = pool.total > LOOP_UP_TO if bulk is None else bulk
+            (self._check_bulk if use_bulk else self._check_loop)(pool, step)
+            self._check_cache(pool, step)
+            if drained and pool.used():
+                held = (page for page in range(pool.total) if pool.state[page] > PageState.DROPPABLE)
+                page = next(held, -1)
+                self._report(pool, page, step, "nothing held after the drain", f"{pool.used()} pages held")
+
+    def check_pairs(self, step: int) -> None:
+        """The sequences of one request are active in every manager or in none: a suspended request locks nothing."""
+        if self.twin.draft is None:
+            return
+        self.docket.count("REF")
+        for owner, sequence in self.twin.target.sequences.items():
+            other = self.twin.draft.sequences.get(owner)
+            if other is None or other.status is sequence.status:
+                continue
+            states = f"target {sequence.status.name}, draft {other.status.name}".lower()
+            pool = self.twin.draft.pools[0].name
+            self.docket.report(
+                Violation(
+                    "REF",
+                    "one pool of a request is locked, the other is not",
+                    self.request_of(owner),
+                    pool,
+                    step=step,
+                    expected="both pools in one state",
+                    found=states,
+                )
+            )
+
+    def holders(self, pool: PagePool) -> Iterator[tuple[bytes, bool]]:
+        """Pages (int32 bytes) that some sequence refers to in ``pool``, and whether it locks them."""
+        for manager in self.twin.managers:
+            for sequence in manager.sequences.values():
+                locked = sequence.status is Status.ACTIVE
+                for column, table in enumerate(sequence.tables):
+                    if manager.pools[column] is not pool:
+                        continue
+                    if table.sinks:
+                        yield table.sinks.tobytes(), locked
+                    yield table.pages.tobytes(), locked
+                    if sequence.stale[column]:
+                        yield np.array([p for _, p in sequence.stale[column]], dtype=np.int32).tobytes(), False
+
+    def _check_loop(self, pool: PagePool, step: int) -> None:
+        locks, holds = [0] * pool.total, [0] * pool.total
+        for pages, locked in self.holders(pool):
+            counts = locks if locked else holds
+            for page in memoryview(pages).cast("i"):
+                counts[page] += 1
+        free = set(pool.free_ids)
+        for page in range(pool.total):
+            self._check_page(pool, page, step, locks[page], holds[page], page in free)
+        if len(free) != len(pool.free_ids):
+            self._report(pool, -1, step, "each free page once", "a page is free twice")
+
+    def _check_page(self, pool: PagePool, page: int, step: int, locks: int, holds: int, free: bool) -> None:
+        if pool.locks[page] != locks or pool.holds[page] != holds:
+            expected = f"{locks} locks, {holds} holds by the tables"
+            self._report(pool, page, step, expected, f"{pool.locks[page]} locks, {pool.holds[page]} holds")
+        state = pool.state[page]
+        wanted = PageState.LOCKED if locks else PageState.HELD if holds else None
+        if wanted is None:
+            wanted = PageState.DROPPABLE if pool.node[page] is not None else PageState.FREE
+        if state != wanted:
+            self._report(pool, page, step, wanted.name, PageState(state).name)
+        if free != (wanted is PageState.FREE):
+            self._report(pool, page, step, "free list = free pages", "on the free list" if free else "not on it")
+
+    def _check_bulk(self, pool: PagePool, step: int) -> None:
+        size = pool.total
+        locks, holds = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        parts: dict[bool, list[bytes]] = {True: [], False: []}
+        for pages, locked in self.holders(pool):
+            parts[locked].append(pages)
+        if parts[True]:
+            locks = np.bincount(np.frombuffer(b"".join(parts[True]), np.int32), minlength=size)
+        if parts[False]:
+            holds = np.bincount(np.frombuffer(b"".join(parts[False]), np.int32), minlength=size)
+        free = np.zeros(size, np.bool_)
+        ids = np.frombuffer(pool.free_ids, np.int32) if len(pool.free_ids) else np.zeros(0, np.int32)
+        free[ids] = True
+        state = np.frombuffer(pool.state, np.uint8)
+        idle = (locks == 0) & (holds == 0)
+        wrong: NDArray[np.bool_] = (np.frombuffer(pool.locks, np.int32) != locks) | (
+            np.frombuffer(pool.holds, np.int32) != holds
+        )
+        wrong |= (state == PageState.LOCKED) != (locks > 0)
+        wrong |= (state == PageState.HELD) != ((locks == 0) & (holds > 0))
+        wrong |= free != (state == PageState.FREE)
+        wrong |= idle & (state > PageState.DROPPABLE)
+        del ids
+        for page in np.flatnonzero(wrong).tolist():
+            self._check_page(pool, page, step, int(locks[page]), int(holds[page]), bool(free[page]))
+        if int(free.sum()) != len(pool.free_ids):
+            self._report(pool, -1, step, "each free page once", "a page is free twice")
+
+    def _check_cache(self, pool: PagePool, step: int) -> None:
+        """Droppable pages are cached by a live node, the evictor would find them, and the counters agree.
+
+        Nodes are looked up where a page's state or tenancy moved since the last check, all of them every so often.
+        """
+        state = np.frombuffer(pool.state, np.uint8)
+        droppable = state == PageState.DROPPABLE
+        tenancy = np.frombuffer(pool.tenancy, np.int64)
+        before = self._seen.get(pool.name)
+        suspects = droppable
+        if before is not None and self._checks % EVERYTHING:
+            suspects = droppable & ((before[0] != state) | (before[1] != tenancy))
+        self._seen[pool.name] = (state.copy(), tenancy.copy())
+        for page in np.flatnonzero(suspects).tolist():
+            node = pool.node[page]
+            if node is None or not node.alive or node.pages[pool.column[page]] != page:
+                self._report(pool, page, step, "a live node caches the page", "no live node does")
+        device = droppable & (np.frombuffer(pool.slot, np.int32) < pool.device_pages)
+        count = int(device.sum())
+        if count != pool.droppable:
+            self._report(pool, -1, step, f"{count} droppable pages", f"counter {pool.droppable}")
+        for page in np.flatnonzero(device & ~pool.rings.reachable()).tolist():
+            self._report(pool, page, step, "the evictor would find it", "it is in no ring")
+
+    def _report(self, pool: PagePool, page: int, step: int, expected: str, found: str) -> None:
+        self.docket.report(Violation("REF", "page accounting is off", -1, pool.name, page, -1, step, expected, found))

@@ -1,0 +1,104 @@
+"""Calls every law at its place: around passes, at settles, every so often, and at the drain."""
+
+from __future__ import annotations
+
+from model.engine import Engine
+from model.events import EventLog
+from model.invariants.base import Docket
+from model.invariants.ledger import Ledger
+from model.invariants.memory import MemoryLaws
+from model.invariants.reference import ReferenceLaw
+from model.invariants.sequences import SequenceLaws
+from model.invariants.steps import StepLaws
+from model.plan import SettledRow, StepPlan
+from model.shadow import Shadow
+
+EVERY = 256  # steps between exhaustive checks in incremental mode
+
+
+class Watch:
+    """Judges of one engine. ``check`` is "incremental" or "exhaustive"."""
+
+    def __init__(self, engine: Engine, docket: Docket, log: EventLog, check: str) -> None:
+        self.engine = engine
+        self.exhaustive = check == "exhaustive"
+        self.docket = docket
+        self.shadow = Shadow(engine.twin, MemoryLaws(docket, self.exhaustive, list(engine.twin.pools.values())), log)
+        self.references = ReferenceLaw(engine.twin, docket, self._request_of)
+        self.sequences = SequenceLaws(engine, docket)
+        self.steps = StepLaws(engine, docket)
+        self.ledger = Ledger(engine, docket)
+        if self.exhaustive:
+            engine.scheduler.on_refused = self.steps.justified
+        self._settles = 0
+
+    def submitted(self, request_id: int) -> None:
+        """A request was queued."""
+        self.ledger.submitted(request_id)
+
+    def before_pass(self, skip: str) -> None:
+        """A pass is about to run."""
+        if skip:
+            self.steps.remember()
+
+    def after_pass(self, skip: str, plan: StepPlan | None) -> None:
+        """A pass ran: ``plan`` is what it dispatched, if anything."""
+        engine, steps = self.engine, self.steps
+        taken = engine.last_pass
+        if taken.refused:
+            steps.refused(taken.refused)
+        if skip:
+            if not taken.evicted:
+                steps.undone()
+            return
+        steps.passed(plan is not None or taken.evicted > 0 or taken.deferred > 0)
+        if plan is None:
+            return
+        self.ledger.planned(plan)
+        steps.admitted(plan)
+        self.sequences.plan_shape(plan)
+        for row in plan.context:
+            self.sequences.claimed(row, plan.iteration)
+        chunks = [engine.owners[row.owner] for row in plan.context]
+        self.sequences.shapes(chunks, plan.iteration)
+        if self.exhaustive:
+            self._thorough(plan.iteration)
+            self.sequences.row_tables(plan.generation, plan.iteration)
+
+    def before_settle(self, plan: StepPlan, accepted: tuple[int, ...]) -> dict[int, int]:
+        """The memory executes the step; returns which owner each live request has now."""
+        self.shadow.run_step(plan, accepted)
+        live = self.engine.live
+        rows = (*plan.context, *plan.generation)
+        return {row.request_id: live[row.request_id].owner for row in rows if row.request_id in live}
+
+    def after_settle(self, plan: StepPlan, current: dict[int, int], settled: list[SettledRow]) -> None:
+        """The engine applied the result."""
+        self.ledger.settled(plan, current, settled)
+        sequences, engine = self.sequences, self.engine
+        sequences.settled(self.shadow, plan)
+        self._settles += 1
+        if self.exhaustive or self._settles % EVERY == 0:
+            sequences.shapes(engine.scheduler.active, plan.iteration)
+            self._thorough(plan.iteration)
+
+    def _request_of(self, owner: int) -> int:
+        request = self.engine.owners.get(owner)
+        return request.request_id if request is not None else -1
+
+    def _thorough(self, step: int) -> None:
+        self.references.check(step)
+        self.references.check_pairs(step)
+
+    def stalled(self, why: str) -> None:
+        """The engine's own detector spoke."""
+        self.steps.stalled(why)
+
+    def drained(self) -> None:
+        """The run is over."""
+        engine = self.engine
+        self.shadow.run_records(engine.recorder.take())
+        if engine.live and not engine.plans:
+            self.steps.stalled("the run ended with requests that never finished")
+        self.references.check(engine.iteration, drained=not engine.live and not engine.plans)
+        self.ledger.totals(engine.iteration)

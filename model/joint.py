@@ -1,0 +1,378 @@
+"""Target and drafter under one cursor: claim, grow, revert, suspend, settle; every layout behind one face.
+
+The frontier of a context, while its chunks are computed, in both pools:
+
+    [0, claim)        reused from the trees (the drafter's part: reused, or hidden behind its slot's base)
+    [claim, cursor)   computed by dispatched chunks
+    [cursor, end)     the next chunk; capacity reaches end + drafts (last chunk) + extra tokens
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from model.config import EngineConfig
+from model.drafter import KINDS
+from model.geometry import Lifecycle
+from model.manager import Manager, Probe
+from model.pages import PagePool
+from model.plan import Recorder
+from model.request import Request, Totals
+from model.rules.base import Rules
+from model.rules.claim import Claim
+from model.rules.keys import KeyView
+from model.rules.layout import Shape
+from model.sequence import SequenceCache, Status
+from model.table import TableRow
+from model.tree import Match
+
+_NOTHING = Match([], 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One lifecycle of one manager; ``index`` numbers all columns of an engine, the target's first."""
+
+    index: int
+    manager: Manager
+    column: int
+    lifecycle: Lifecycle
+    pool: PagePool
+    draft: bool
+
+
+class Twin:
+    """The managers of one engine. ``managers[0]`` is the target's; a unified one hosts the drafter as well."""
+
+    def __init__(self, config: EngineConfig, rules: Rules, recorder: Recorder) -> None:
+        self.config, self.rules = config, rules
+        self.kind = KINDS[config.drafter.kind]
+        self.has_drafter = self.kind.has_pool and bool(config.draft)
+        may_pair = self.has_drafter and rules.pairing.allows(self.kind, config.drafter, config.limits.page_size)
+        shape = rules.layout.shape if may_pair else Shape.SEPARATE
+        self.unpaired_note = (
+            f"drafter {self.kind.name!r} cannot pair and runs beside the target's reuse"
+            if self.has_drafter and rules.layout.shape is not Shape.SEPARATE and not may_pair
+            else ""
+        )
+        self.shape = shape
+        self.paired = shape is not Shape.SEPARATE and self.has_drafter
+        draft = rules.layout.draft_lifecycles(config, self.kind, rules.retention, shape is Shape.UNIFIED)
+        draft = draft if self.has_drafter else ()
+        names = dict.fromkeys(life.pool for life in (*config.target, *draft))
+        self.pools = {
+            name: PagePool(name, i, config.pools[name].device_pages, config.pools[name].host_pages)
+            for i, name in enumerate(names)
+        }
+        groups = [(*config.target, *draft)] if shape is Shape.UNIFIED else [config.target, draft]
+        self.managers = tuple(
+            Manager("target" if i == 0 else "draft", lives, self.pools, config.limits, rules, recorder)
+            for i, lives in enumerate(groups)
+            if lives
+        )
+        self.target = self.managers[0]
+        self.draft = self.managers[1] if len(self.managers) > 1 else None
+        self.columns = tuple(
+            Column(index, manager, column, manager.lifecycles[column], manager.pools[column], draft_role)
+            for index, (manager, column, draft_role) in enumerate(
+                (manager, column, life.role == "draft")
+                for manager in self.managers
+                for column, life in enumerate(manager.lifecycles)
+            )
+        )
+        # A mirror may start without pages only where the drafter's prefill reads none and its window is bounded.
+        bounded = not self.kind.attends and all(life.window is not None for life in draft)
+        self.window = max((life.window or 0 for life in draft), default=0) if bounded else None
+        self.width = 1 + config.drafter.drafts
+        self.widths = (self.width,) * len(self.managers)
+        self.tag_span = self.kind.tag_span(config.drafter.chain)
+        self.span = self.kind.tag_span(config.drafter.chain) if self.paired else 0
+
+    # -- claim ---------------------------------------------------------------------------------------------------
+
+    def make_keys(self, request: Request) -> None:
+        """Build the request's key views: its prompt's tokens, looked up for its whole context."""
+        assert request.stream is not None
+        spec, page = request.spec, self.config.limits.page_size
+        length = request.stream.prompt_length
+        view = self.rules.keys.view(request.stream, length, spec.scope, self.span, page)
+        view.prompt_length = request.context_length
+        request.keys = request.draft_keys = view
+
+    def first_new_key(self, request: Request) -> tuple[int | None, int]:
+        """(key of the first full block that the target's tree lacks, its ordinal), without side effects."""
+        assert request.keys is not None
+        probe = self.target.probe(request.keys)
+        block = probe.tokens // self.config.limits.page_size
+        return (request.keys.keys[block] if block < len(request.keys.keys) else None, block)
+
+    def claim(self, request: Request, totals: Totals) -> Claim:
+        """Create the request's sequences in every manager and return where it starts."""
+        keys = request.keys
+        assert keys is not None
+        view = _View(self, request, self.target.probe(keys))
+        decision = self.rules.claim.decide(view)
+        if self.draft is not None and self.paired:
+            decision = self._claim_pair(request, view, decision, totals)
+        else:
+            declined = frozenset(self.target.optional) if decision.fresh else frozenset()
+            self.target.create(request.owner, keys, view.probe.match, decision.tokens, declined)
+            if self.draft is not None:
+                mirror = self.draft.create(request.owner, None, _NOTHING, 0)
+                mirror.starts_at(decision.tokens)
+        return decision
+
+    def _claim_pair(self, request: Request, view: _View, decision: Claim, totals: Totals) -> Claim:
+        """Both managers claim what was decided; the order and the fallback of the paired admission."""
+        assert self.draft is not None and request.keys is not None and request.draft_keys is not None
+        if decision.fresh:
+            every = frozenset(range(len(self.draft.lifecycles)))
+            self.draft.create(request.owner, request.draft_keys, _NOTHING, decision.tokens, every)
+            self.target.create(request.owner, request.keys, view.probe.match, decision.tokens)
+            return decision
+        drafted = self._claim_one(self.draft, request, decision.tokens)
+        if not self.rules.admission.clips:
+            return decision._replace(tokens=self._claim_one(self.target, request, decision.tokens))
+        claimed = self._claim_one(self.target, request, drafted)
+        if drafted != claimed:
+            self.draft.free(request.owner)
+            drafted = self._claim_one(self.draft, request, claimed)
+        if drafted != claimed:
+            totals.fallbacks += 1
+            self.free(request)
+            self._claim_one(self.draft, request, 0)
+            self._claim_one(self.target, request, 0)
+            drafted = 0
+            if not self.rules.admission.rewinds_on_fallback:
+                return decision._replace(tokens=claimed)
+        return decision._replace(tokens=drafted)
+
+    def _claim_one(self, manager: Manager, request: Request, limit: int) -> int:
+        keys = request.keys if manager is self.target else request.draft_keys
+        assert keys is not None
+        probe = manager.probe(keys, limit)
+        tokens = min(probe.tokens, limit)
+        manager.create(request.owner, keys, probe.match, tokens)
+        return tokens
+
+    # -- growth --------------------------------------------------------------------------------------------------
+
+    def sequences(self, request: Request) -> list[SequenceCache]:
+        """The request's sequences, target first; empty when it holds none."""
+        found = (manager.sequences.get(request.owner) for manager in self.managers)
+        return [sequence for sequence in found if sequence is not None]
+
+    def resume(self, request: Request) -> bool:
+        """Lock the pages of both pools, or of neither."""
+        for sequence in self.sequences(request):
+            if sequence.status is not Status.ACTIVE and not sequence.resume():
+                self.suspend_all(request)
+                return False
+        return True
+
+    def grow_context(self, request: Request, end: int, last: bool) -> bool:
+        """Back both pools for a chunk up to ``end``; on failure both are as before this call and suspended."""
+        limits, drafts = self.config.limits, self.config.drafter.drafts
+        if not self.resume(request):
+            return False
+        need = end + (drafts if last else 0) + limits.extra_tokens
+        done: list[tuple[SequenceCache, int]] = []
+        for manager in self.managers:
+            sequence = manager.sequences[request.owner]
+            history, before = sequence.history, sequence.capacity
+            if manager is self.draft and not self.paired:
+                history = max(history, self.rules.mirror.hint(self.kind, request.cursor, sequence.capacity))
+            covered = need if manager is self.target or self.rules.admission.covers_block else end
+            if sequence.resize(max(before, covered, history), history):
+                done.append((sequence, before))
+            elif manager is self.target or self.rules.admission.counts_draft:
+                if self.rules.admission.reverts_target:
+                    for grown, capacity in reversed(done):
+                        grown.resize(max(capacity, grown.history), grown.history)
+                self.suspend_all(request)
+                return False
+        return True
+
+    def grow_generation(self, request: Request) -> bool:
+        """Back one more verify row (1 + K tokens) in both pools; records what each grew, or undoes it."""
+        width, owner, owed = self.width, request.owner, request.owed
+        sequences = [manager.sequences[owner] for manager in self.managers]
+        for place, sequence in enumerate(sequences):
+            roomy = sequence.capacity + width <= sequence.backed
+            if not roomy or sequence.status is not Status.ACTIVE or owed[place]:
+                if not self._grow_slowly(request, sequences):
+                    return False
+                break
+        else:
+            for sequence in sequences:
+                sequence.capacity += width
+        request.grown.append(self.widths)
+        return True
+
+    def _grow_slowly(self, request: Request, sequences: list[SequenceCache]) -> bool:
+        """Growth that needs pages, a resume, or capacity that is owed from a suspension."""
+        if not self.resume(request):
+            return False
+        done: list[tuple[SequenceCache, int]] = []
+        for place, sequence in enumerate(sequences):
+            before = sequence.capacity
+            capacity = before - request.owed[place] + self.width
+            history = max(sequence.history, min(request.settled_position(), capacity))
+            if sequence.manager is self.draft and not self.rules.admission.covers_block:
+                capacity, history = before, sequence.history
+            if sequence.resize(max(capacity, history), history):
+                done.append((sequence, before))
+                continue
+            if sequence.manager is not self.target and not self.rules.admission.counts_draft:
+                continue
+            if self.rules.admission.reverts_target:
+                for grown, reached in reversed(done):
+                    grown.resize(max(reached, grown.history), grown.history)
+            return False
+        request.owed = [0] * len(sequences)
+        return True
+
+    def revert_generation(self, request: Request) -> None:
+        """Undo the newest growth of a generation row whose forward did not run."""
+        grown = request.grown.pop()
+        for place, manager in enumerate(self.managers):
+            if manager is not self.target and not self.rules.admission.reverts_draft:
+                continue
+            sequence = manager.sequences.get(request.owner)
+            if sequence is None:
+                continue
+            if sequence.status is Status.ACTIVE:
+                sequence.resize(max(sequence.history, sequence.capacity - grown[place]), sequence.history)
+            else:
+                request.owed[place] += grown[place]
+
+    def revert_context(self, request: Request, capacities: list[int]) -> None:
+        """Undo the growth of a chunk whose forward did not run."""
+        for place, manager in enumerate(self.managers):
+            if manager is not self.target and not self.rules.admission.reverts_draft:
+                continue
+            sequence = manager.sequences.get(request.owner)
+            if sequence is not None and sequence.status is Status.ACTIVE:
+                sequence.resize(max(sequence.history, capacities[place]), sequence.history)
+
+    # -- after a step --------------------------------------------------------------------------------------------
+
+    def advance(self, request: Request, end: int, last: bool) -> None:
+        """A chunk up to ``end`` was dispatched: publish what the policy lets, then release what is stale."""
+        branch = request.claim.branch
+        crossing = branch >= 0 and request.cursor < branch <= end
+        publish, policy = self.rules.publish, self.config.policy
+        for manager in self.managers:
+            sequence = manager.sequences[request.owner]
+            sequence.wrote(end)
+            per_chunk = publish.per_chunk(manager.role, policy)
+            if per_chunk:
+                manager.commit(sequence, end, final=last, fill_until=max(branch, 0))
+            elif crossing:
+                manager.commit(sequence, branch, fill_until=branch)
+            sequence.settle(end)
+            if last and not per_chunk:  # only what is live at the endpoint is left to publish
+                manager.commit(sequence, end, final=True, fill_until=max(branch, 0))
+
+    def settle_generation(self, request: Request, committed: int) -> None:
+        """A verify row committed ``committed`` tokens: give back what was grown beyond them, raise the history."""
+        grown, owed, owner = request.grown.popleft(), request.owed, request.owner
+        history = request.settled_position()
+        page = self.config.limits.page_size
+        for place, manager in enumerate(self.managers):
+            sequence = manager.sequences.get(owner)
+            if sequence is None:
+                continue
+            surplus = self.rules.rewind.surplus(grown[place], committed, self.width)
+            if sequence.status is not Status.ACTIVE:
+                owed[place] += surplus
+                continue
+            capacity = sequence.capacity - surplus - owed[place]
+            owed[place] = 0
+            if sequence.backed - page < capacity and history < sequence.quiet and history <= capacity:
+                sequence.capacity = capacity
+                sequence.history = history
+            else:
+                sequence.resize(max(capacity, history), history)
+
+    # -- leaving -------------------------------------------------------------------------------------------------
+
+    def suspend_all(self, request: Request) -> None:
+        """Give up the locks of every pool that the suspension rule names."""
+        for sequence in self.sequences(request):
+            if sequence.manager is self.target or self.rules.suspension.both:
+                sequence.suspend()
+
+    def free(self, request: Request) -> None:
+        """Drop the request's sequences in every manager."""
+        for manager in self.managers:
+            manager.free(request.owner)
+
+    def rows(self, request: Request) -> tuple[TableRow, ...]:
+        """The request's table rows, one per column; the same object as long as no row changes."""
+        owner, known = request.owner, request.rows
+        rows = [
+            table.snapshot(pool)
+            for manager in self.managers
+            for table, pool in zip(manager.sequences[owner].tables, manager.pools, strict=True)
+        ]
+        for row, old in zip(rows, known, strict=False):
+            if row is not old:
+                break
+        else:
+            if known:
+                return known
+        request.rows = tuple(rows)
+        return request.rows
+
+
+class _View:
+    """Answers a claim rule's questions about one request."""
+
+    def __init__(self, twin: Twin, request: Request, probe: Probe) -> None:
+        self.twin = twin
+        self.request = request
+        self.probe = probe
+        self.length = request.context_length
+        self.page_size = twin.config.limits.page_size
+        self.window = twin.window
+        self.branches = twin.rules.publish.publishes_branch(twin.config.policy)
+        self.target = probe.tokens
+        self._draft: Probe | None = None
+
+    def _draft_probe(self) -> Probe:
+        if self._draft is None:
+            assert self.twin.draft is not None and self.request.draft_keys is not None
+            self._draft = self.twin.draft.probe(self.request.draft_keys)
+        return self._draft
+
+    def _keys(self) -> KeyView:
+        assert self.request.keys is not None
+        return self.request.keys
+
+    def draft_match(self) -> int:
+        twin = self.twin
+        if twin.draft is not None:
+            return self._draft_probe().tokens
+        return twin.target.deepest(self.probe.match, self.target, twin.target.optional, self._keys())
+
+    def required(self, end: int) -> int:
+        twin = self.twin
+        return twin.target.deepest(self.probe.match, end, twin.target.required, self._keys())
+
+    def joint(self, end: int, boundary: bool) -> int:
+        twin = self.twin
+        if not twin.has_drafter:
+            return end
+        keys = self._keys()
+        if twin.draft is None:
+            columns = (*twin.target.required, *twin.target.optional)
+            return twin.target.deepest(self.probe.match, end, columns, keys, boundary)
+        draft = self._draft_probe()
+        end = min(end, draft.tokens)
+        while True:
+            lower = twin.draft.deepest(draft.match, end, twin.draft.required, keys, boundary)
+            lower = twin.target.deepest(self.probe.match, lower, twin.target.required, keys)
+            if lower == end:
+                return end
+            end = lower

@@ -1,0 +1,216 @@
+"""The op alphabet and its total interpreter: one language for every driver of the model.
+
+An op is an input from outside the engine. ``World.apply`` accepts any op at any time: what is illegal now is a
+skip that says why, so every part of a trace is a trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from model.builds import Build
+from model.config import EngineConfig, RequestSpec
+from model.engine import Engine, Stalled
+from model.events import EventLog
+from model.invariants.base import Docket, Violation
+from model.invariants.watch import Watch
+from model.plan import SettledRow, StepPlan
+
+
+class Submit(NamedTuple):
+    """A client sends a request."""
+
+    spec: RequestSpec
+
+
+class Dispatch(NamedTuple):
+    """The engine schedules an iteration; ``skip``: it cannot be queued and all growth is undone."""
+
+    skip: bool = False
+
+
+class Settle(NamedTuple):
+    """The oldest iteration in flight ends: tokens committed (1 .. 1 + K) for each of its generation rows, in order."""
+
+    accepted: tuple[int, ...]
+
+
+class Cancel(NamedTuple):
+    """A client gives a request up."""
+
+    request_id: int
+
+
+class Suspend(NamedTuple):
+    """Both pools of a request give up their locks."""
+
+    request_id: int
+
+
+class Fail(NamedTuple):
+    """An iteration is scheduled and its forward fails: slots and growth are restored."""
+
+
+class Shrink(NamedTuple):
+    """Cached pages of a pool are evicted until at most ``pages`` stay."""
+
+    pool: str
+    pages: int
+
+
+Op = Submit | Dispatch | Settle | Cancel | Suspend | Fail | Shrink
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What an op did: not ``applied`` is a skip and ``why`` says so in one sentence."""
+
+    applied: bool
+    why: str = ""
+    plan: StepPlan | None = None
+    settled: list[SettledRow] = field(default_factory=list)
+
+
+CHECKS = ("off", "incremental", "exhaustive")
+
+
+class World:
+    """An engine with its tagged memory and its judges. ``check`` is one of :data:`CHECKS`."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        build: Build,
+        *,
+        check: str = "incremental",
+        keep_events: bool = False,
+        record_ops: bool = False,
+    ) -> None:
+        if check not in CHECKS:
+            raise ValueError(f"check is {check!r}, expected one of {', '.join(CHECKS)}")
+        self.config = config
+        self.build = build
+        self.log = EventLog(keep_events)
+        self.engine = Engine(config, build.rules, self.log)
+        self.docket = Docket()
+        self.check = check
+        self.watch = Watch(self.engine, self.docket, self.log, check) if check != "off" else None
+        self.ops: list[Op] | None = [] if record_ops else None
+        self.skips = 0
+
+    @property
+    def violations(self) -> list[Violation]:
+        """Broken laws, in order of discovery."""
+        return self.docket.violations
+
+    def apply(self, op: Op) -> Outcome:
+        """Carry out one op, or skip it."""
+        if self.ops is not None:
+            self.ops.append(op)
+        outcome = _APPLY[type(op)](self, op)
+        if not outcome.applied:
+            self.skips += 1
+        return outcome
+
+    def drain(self) -> None:
+        """Judge the end of a run: unfinished work, pages still held, books that do not balance."""
+        if self.watch is not None:
+            self.watch.drained()
+
+    def coverage(self, request_id: int) -> float:
+        """Share of the drafter's window that was valid in its last pass; 1 without a drafter pool or before it."""
+        return self.watch.shadow.coverage(request_id) if self.watch is not None else 1.0
+
+    def decision_digest(self) -> str:
+        """SHA-256 over what the engine decided."""
+        return self.log.decisions.digest()
+
+    def memory_digest(self) -> str:
+        """SHA-256 over what the memory did, or a word that it was not computed."""
+        return self.log.memory.digest() if self.watch is not None else "not computed"
+
+    # -- interpreters --------------------------------------------------------------------------------------------
+
+    def _submit(self, op: Submit) -> Outcome:
+        why = self.engine.refusal(op.spec)
+        if why is not None:
+            return Outcome(False, why)
+        self.engine.submit(op.spec)
+        if self.watch is not None:
+            self.watch.submitted(op.spec.request_id)
+        return Outcome(True)
+
+    def _dispatch(self, op: Dispatch) -> Outcome:
+        return self._run_pass("gate" if op.skip else "")
+
+    def _fail(self, op: Fail) -> Outcome:
+        return self._run_pass("forward")
+
+    def _run_pass(self, skip: str) -> Outcome:
+        engine, watch = self.engine, self.watch
+        if engine.in_flight > self.config.limits.run_ahead:
+            return Outcome(False, "the oldest iteration has to settle first")
+        if not engine.live:
+            return Outcome(False, "no request is live")
+        if watch is not None:
+            watch.before_pass(skip)
+        try:
+            plan = engine.dispatch(skip)
+        except Stalled as stall:
+            if watch is not None:
+                watch.stalled(str(stall))
+            return Outcome(False, str(stall))
+        if watch is not None:
+            watch.after_pass(skip, plan)
+        if plan is None and not skip:
+            return Outcome(False, "nothing could be scheduled")
+        return Outcome(True, plan=plan)
+
+    def _settle(self, op: Settle) -> Outcome:
+        engine = self.engine
+        if not engine.plans:
+            return Outcome(False, "no iteration is in flight")
+        plan = engine.plans[0]
+        accepted = op.accepted
+        if len(accepted) != len(plan.generation):
+            return Outcome(False, f"{len(plan.generation)} rows were dispatched, {len(accepted)} counts came")
+        accepted = tuple(
+            [
+                (1 if count < 1 else min(count, row.width)) if row.real_drafts else 1
+                for count, row in zip(accepted, plan.generation, strict=True)
+            ]
+        )
+        if self.watch is None:
+            return Outcome(True, settled=engine.settle(accepted))
+        current = self.watch.before_settle(plan, accepted)
+        settled = engine.settle(accepted)
+        self.watch.after_settle(plan, current, settled)
+        return Outcome(True, settled=settled)
+
+    def _cancel(self, op: Cancel) -> Outcome:
+        if not self.engine.cancel(op.request_id):
+            return Outcome(False, f"request {op.request_id} is not live")
+        return Outcome(True)
+
+    def _suspend(self, op: Suspend) -> Outcome:
+        if not self.engine.suspend(op.request_id):
+            return Outcome(False, f"request {op.request_id} holds no locks")
+        return Outcome(True)
+
+    def _shrink(self, op: Shrink) -> Outcome:
+        pool = self.engine.twin.pools.get(op.pool)
+        if pool is None:
+            return Outcome(False, f"there is no pool {op.pool!r}")
+        return Outcome(pool.evict_down_to(max(0, op.pages)) > 0, "nothing to evict")
+
+
+_APPLY = {
+    Submit: World._submit,
+    Dispatch: World._dispatch,
+    Settle: World._settle,
+    Cancel: World._cancel,
+    Suspend: World._suspend,
+    Fail: World._fail,
+    Shrink: World._shrink,
+}

@@ -1,0 +1,152 @@
+"""What one iteration asks of a memory, and what comes back: records in stream order, rows, results.
+
+Everything here is a decision; a memory resolves positions from its own slot lengths and tables. Page-level records
+are tuples that start with a :class:`Record` code; the recorder gathers them in the order in which the device will
+see them and the next plan carries them ahead of its rows.
+"""
+
+from __future__ import annotations
+
+import enum
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+from model.table import TableRow
+
+if TYPE_CHECKING:
+    from model.pages import PagePool
+    from model.rules.lookahead import Lookahead
+
+
+class Record(enum.IntEnum):
+    """Kinds of stream records and the fields that follow the code."""
+
+    GRANT = 0  # pool, slots (array of int), owner
+    COPY = 1  # pool, source slot, target slot, tokens
+    MOVE = 2  # pool, page, source slot, target slot
+    PUBLISH = 3  # pool, slots (array of int) from ``block`` on, coverage of each, owner, column, block
+    BIND = 4  # row slot, owner, target length, draft base page, draft length
+    UNBIND = 5  # row slot
+    BEGIN = 6  # owner, request: its tokens become known to the memory
+    END = 7  # owner
+
+
+class Recorder:
+    """Collects stream records between two plans."""
+
+    __slots__ = ("_next", "_open", "records")
+
+    def __init__(self) -> None:
+        self.records: list[tuple] = []
+        # Publications that may still grow: (pool, coverage, owner, column) -> slots, and the block that would follow.
+        self._open: dict[tuple[int, int, int, int], array[int]] = {}
+        self._next: dict[tuple[int, int, int, int], int] = {}
+
+    def granted(self, pool: PagePool, pages: array[int], owner: int) -> None:
+        """Pages start a new tenancy: their old content is void."""
+        self._open.clear()
+        if pool.host_pages:
+            pages = array("i", [pool.slot[page] for page in pages])
+        self.records.append((Record.GRANT, pool.index, pages, owner))
+
+    def copied(self, pool: PagePool, source: int, target: int, tokens: int) -> None:
+        """The first ``tokens`` cells of a page are copied to another page of the pool."""
+        self.records.append((Record.COPY, pool.index, pool.slot[source], pool.slot[target], tokens))
+
+    def moved(self, pool: PagePool, page: int, source: int, target: int) -> None:
+        """A page changes tiers with its content."""
+        self._open.clear()
+        self.records.append((Record.MOVE, pool.index, page, source, target))
+
+    def published(self, pool: PagePool, page: int, coverage: int, owner: int, column: int, block: int) -> None:
+        """A page enters the prefix tree, covering the first ``coverage`` tokens of ``block``.
+
+        Full pages of consecutive blocks share one record.
+        """
+        key = (pool.index, coverage, owner, column)
+        slots = self._open.get(key)
+        if slots is not None and self._next[key] == block:
+            slots.append(pool.slot[page])
+        else:
+            slots = self._open[key] = array("i", (pool.slot[page],))
+            self.records.append((Record.PUBLISH, pool.index, slots, coverage, owner, column, block))
+        self._next[key] = block + 1
+
+    def take(self) -> list[tuple]:
+        """Hand over what was recorded and start anew."""
+        records, self.records = self.records, []
+        self._open.clear()
+        return records
+
+
+class ContextRow(NamedTuple):
+    """One prompt chunk ``[start, end)`` of a request; ``last`` when it completes the context."""
+
+    request_id: int
+    owner: int
+    slot: int
+    start: int
+    end: int
+    last: bool
+    tables: tuple[TableRow, ...]
+
+
+class GenerationRow(NamedTuple):
+    """One generation step: verify ``width`` = 1 + K tokens from the slot's own length on."""
+
+    request_id: int
+    owner: int
+    slot: int
+    width: int
+    real_drafts: bool
+    tables: tuple[TableRow, ...]
+
+
+class StepPlan:
+    """One iteration. ``records`` come first in stream order, then the rows; nothing of it changes after dispatch."""
+
+    __slots__ = (
+        "context",
+        "generation",
+        "iteration",
+        "lookahead",
+        "prefill_tokens",
+        "records",
+        "skipped",
+    )
+
+    def __init__(
+        self,
+        iteration: int,
+        records: list[tuple],
+        context: list[ContextRow],
+        generation: list[GenerationRow],
+        lookahead: Lookahead,
+    ) -> None:
+        self.iteration = iteration
+        self.records = records
+        self.context = context
+        self.generation = generation
+        self.lookahead = lookahead
+        self.prefill_tokens = sum(row.end - row.start for row in context)
+        self.skipped = False
+
+    @property
+    def context_rows(self) -> int:
+        """Number of prompt chunks."""
+        return len(self.context)
+
+    @property
+    def generation_rows(self) -> list[GenerationRow]:
+        """The generation rows, in the order in which a settle gives their accepted counts."""
+        return self.generation
+
+
+class SettledRow(NamedTuple):
+    """What a settled step did to one request."""
+
+    request_id: int
+    tokens: int
+    first: bool
+    finished: bool
+    drafted: bool

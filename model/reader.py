@@ -1,0 +1,64 @@
+"""What a memory knows of one request, and the values that a cell holds besides content tags."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.table import TableRow
+from model.tokens import TokenStream
+
+if TYPE_CHECKING:
+    from model.request import Request
+
+UNWRITTEN = 0xBAD0_0000_0000_0001
+PROVISIONAL = 0xBAD0_0000_0000_0002
+MASKED = 0xBAD0_0000_0000_0003
+SENTINELS = {UNWRITTEN: "unwritten", PROVISIONAL: "provisional", MASKED: "masked"}
+GUARD = -1
+
+
+class Reader:
+    """What the memory knows of one request: its tokens' tags per column, and what of its pages it verified."""
+
+    __slots__ = (
+        "checked_from",
+        "draft_final",
+        "drafted",
+        "flushed",
+        "invalid_below",
+        "lag",
+        "owner",
+        "pending",
+        "request_id",
+        "room",
+        "seen_rows",
+        "seen_versions",
+        "slot",
+        "stream",
+        "tables",
+        "tags",
+        "views",
+    )
+
+    def __init__(self, request: Request, tags: list[NDArray[np.uint64]]) -> None:
+        assert request.stream is not None
+        self.owner = request.owner
+        self.request_id = request.request_id
+        self.stream: TokenStream = request.stream
+        self.tags = tags  # per column, [cells]
+        self.views = [memoryview(column) for column in tags]
+        self.draft_final = 0 if request.claim.fresh else request.claim.tokens  # drafter cells final below this
+        self.invalid_below = [0] * len(tags)  # per column, positions below were found wrong
+        self.checked_from = [request.claim.tokens] * len(tags)  # cells from here on were verified or written by itself
+        self.pending = True  # the next generation row has to look at its whole range
+        self.tables: tuple[TableRow, ...] = ()  # rows that were verified last, as one object
+        self.room = -1  # target positions up to which steps need nothing but their lengths moved
+        self.flushed = 0  # target cells below are in memory; those up to the slot's length are deferred
+        self.slot = -1
+        self.lag = 0  # how far the drafter's slot trails the request
+        self.drafted = -1  # context length at the last drafter pass
+        self.seen_rows: list[TableRow | None] = [None] * len(tags)
+        self.seen_versions: list[bytes] = [b""] * len(tags)

@@ -1,0 +1,55 @@
+"""The rule set that makes up a build."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from model.rules.admission import Accounting, Admission, Epoch, Rewind, Suspension
+from model.rules.claim import ClaimRule, WindowedPair
+from model.rules.copy import CopyPartialPage, WriteInPlace
+from model.rules.device import Extent, Provisional, TableUpload, Unbacked
+from model.rules.keys import KeysRule, MatchBackoff
+from model.rules.layout import Index, Layout, Mirror, Pairing, Retention, Shape
+from model.rules.lookahead import Lookahead
+from model.rules.prune import PruneRule, TrimThenPrune
+from model.rules.publish import Publish
+from model.rules.scheduling import Chunking, Deferral, Victim
+from model.rules.slots import Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """One answer to each question that upstream has answered in more than one way; the defaults are today's."""
+
+    layout: Layout = Layout("unified", Shape.UNIFIED)
+    keys: KeysRule = field(default_factory=MatchBackoff)
+    prune: PruneRule = field(default_factory=TrimThenPrune)
+    claim: ClaimRule = field(default_factory=WindowedPair)
+    copy: CopyPartialPage | WriteInPlace = field(default_factory=CopyPartialPage)
+    publish: Publish = Publish(draft_at_endpoint=False)
+    lookahead: Lookahead = Lookahead.PROMPT
+    mirror: Mirror = Mirror()
+    retention: Retention = Retention()
+    slots: Slots = Slots()
+    extent: Extent = Extent.LAST_BACKED
+    unbacked: Unbacked = Unbacked.GUARD
+    admission: Admission = Admission()
+    suspension: Suspension = Suspension()
+    pairing: Pairing = Pairing()
+    chunking: Chunking = Chunking()
+    victim: Victim = Victim()
+    deferral: Deferral = Deferral()
+    epoch: Epoch = Epoch()
+    provisional: Provisional = Provisional.REWRITTEN
+    rewind: Rewind = Rewind()
+    table: TableUpload = TableUpload.PER_STEP
+    index: Index = Index()
+    accounting: Accounting = Accounting()
+
+    def named(self) -> dict[str, str]:
+        """Rule by rule, the name of the answer."""
+        answers = {}
+        for entry in fields(self):
+            answer = getattr(self, entry.name)
+            answers[entry.name] = getattr(answer, "value", None) or answer.name
+        return answers

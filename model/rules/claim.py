@@ -1,0 +1,131 @@
+"""Rule *claim*: how deep a new request may start, given what both pools hold of its prompt.
+
+``L`` is the context length, ``P`` the target's match, ``W`` the drafter's window. After a prefill of ``L`` tokens the
+drafter reads from ``L + 2 - W`` on; a mirror that starts with no drafter page may claim up to ``L + 1 - W``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from model.geometry import floor_to
+
+
+class Claim(NamedTuple):
+    """Decision: start at ``tokens``; ``fresh`` reuses no drafter page; ``branch`` >= 0 publishes the window there."""
+
+    tokens: int
+    fresh: bool
+    branch: int = -1
+
+    @property
+    def kind(self) -> str:
+        """ "none", "joint", "fresh" or "branch"."""
+        if self.branch >= 0:
+            return "branch"
+        return "none" if not self.tokens else "fresh" if self.fresh else "joint"
+
+
+class ClaimView(Protocol):
+    """What a claim rule may ask."""
+
+    length: int  # context length L
+    page_size: int
+    window: int | None  # widest drafter window W, None for full attention
+    branches: bool  # whether the publication rule publishes a branch window
+    target: int  # P
+
+    def joint(self, end: int, boundary: bool) -> int:
+        """Deepest endpoint up to ``end`` that target and drafter both cover (on a page boundary if ``boundary``)."""
+        ...
+
+    def draft_match(self) -> int:
+        """The drafter's own match."""
+        ...
+
+    def required(self, end: int) -> int:
+        """Deepest endpoint up to ``end`` that the REQUIRED lifecycles cover."""
+        ...
+
+
+class ClaimRule(Protocol):
+    """Decides where a request starts."""
+
+    @property
+    def name(self) -> str:
+        """Name of the answer."""
+        ...
+
+    def decide(self, view: ClaimView) -> Claim: ...
+
+
+def fresh_limit(length: int, window: int | None, match: int, page_size: int) -> int:
+    """Deepest claim whose drafter window the prefill of the rest still refills, page-floored; 0 without a window."""
+    if window is None:
+        return 0
+    limit = length + 1 - window
+    return match if match <= limit else floor_to(max(0, limit), page_size)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOnly:
+    """The target's match alone; the drafter starts with nothing (before pairing). ``full_pages`` floors the claim."""
+
+    name: str = "target-only"
+    full_pages: bool = False
+
+    def decide(self, view: ClaimView) -> Claim:
+        tokens = view.target
+        while self.full_pages and tokens % view.page_size:
+            tokens = view.required(floor_to(tokens, view.page_size))
+        return Claim(tokens, fresh=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetCursor:
+    """Wrong: the cursor goes where the target matches, although a drafter that claims less shares it."""
+
+    name: str = "target-cursor"
+
+    def decide(self, view: ClaimView) -> Claim:
+        return Claim(view.target, fresh=False)
+
+
+@dataclass(frozen=True, slots=True)
+class JointMinimum:
+    """The lesser of both matches; a drafter window that is not there costs the whole hit."""
+
+    name: str = "joint-minimum"
+
+    def decide(self, view: ClaimView) -> Claim:
+        return Claim(min(view.target, view.draft_match()), fresh=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedPair:
+    """The deeper of what both pools cover and what a recomputed window allows; the covered one on a tie.
+
+    ``boundary``: a drafter window counts only where it ends on a page. ``branch``: a prompt that ends within one
+    window of the match recomputes from a window before the match, so that the window there can be published.
+    ``draft_first``: any covered endpoint above 0 wins.
+    """
+
+    name: str = "windowed-pair"
+    boundary: bool = False
+    branch: bool = True
+    draft_first: bool = False
+
+    def decide(self, view: ClaimView) -> Claim:
+        match = view.target
+        covered = view.joint(match, self.boundary)
+        if covered == match or (self.draft_first and covered):
+            return Claim(covered, fresh=False)
+        window, point = view.window, -1
+        fresh = fresh_limit(view.length, window, match, view.page_size)
+        if self.branch and view.branches and window is not None and view.length + 1 - window < match < view.length:
+            fresh, point = floor_to(max(0, match - window), view.page_size), match
+        fresh = view.required(fresh)
+        if covered >= fresh and (covered or point < 0):
+            return Claim(covered, fresh=False)
+        return Claim(fresh, fresh=True, branch=point)

@@ -1,0 +1,146 @@
+"""Rule *keys*: what a page is keyed on, and how a drafter's lookahead D enters a match.
+
+With raw keys every match is trimmed by D: the trailing D matched tokens are evidence for the cells before them. That
+is not enough where two prompts part exactly at a page end: both share the node, but the last D cells of its page were
+computed with the publisher's next tokens. So a page remembers those (``behind``) and a reader who differs may not
+claim the cells that depend on them.
+
+With the shifted stream (18093) item ``i`` of the key stream is token ``i + D`` and the first one digests tokens
+``0..D``, so that a match needs no trimming and the last D positions have no key at all. Both claim ``max(c - D, 0)``
+of a common prefix of ``c`` tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from model.config import Scope
+from model.tokens import TokenStream, mix64, mix64_array, named_seed
+
+
+class KeyView:
+    """Keys of one prompt in one manager: ``items`` (memoryview of int64) and a 64-bit key for each full block."""
+
+    __slots__ = (
+        "_shift",
+        "_stream",
+        "checks_evidence",
+        "evidence",
+        "items",
+        "keys",
+        "length",
+        "page_size",
+        "prompt_length",
+        "seed",
+    )
+
+    def __init__(self, stream: TokenStream, length: int, shift: int, evidence: int, page_size: int, seed: int) -> None:
+        self._stream = stream
+        self._shift = shift
+        self.evidence = evidence  # tokens trimmed off every match
+        self.checks_evidence = evidence > 0
+        self.prompt_length = length
+        self.length = max(0, length - shift)
+        self.page_size = page_size
+        self.seed = seed
+        tokens = stream.tokens(shift, length).astype(np.int64)
+        if shift and self.length:
+            tokens[0] = np.int64(np.uint64(stream.sums(shift, shift + 1)[0]).astype(np.int64))
+        self.items = memoryview(tokens)
+        ends = stream.sums(0, length)[shift + page_size - 1 :: page_size]
+        self.keys: list[int] = mix64_array(ends ^ np.uint64(seed)).tolist()
+
+    def key(self, block: int, items: int) -> int:
+        """Key of ``block`` when it holds ``items`` key items."""
+        if items == self.page_size:
+            return self.keys[block]
+        last = block * self.page_size + items - 1 + self._shift
+        return mix64(int(self._stream.sums(last, last + 1)[0]) ^ self.seed)
+
+    def block_items(self, block: int, items: int) -> bytes:
+        """The first ``items`` key items of ``block`` as int64 bytes."""
+        begin = block * self.page_size
+        return self.items[begin : begin + items].tobytes()
+
+    def behind(self, block: int, items: int, span: int) -> bytes:
+        """Up to ``span`` key items (int64 bytes) that follow the first ``items`` of ``block``; none if not needed.
+
+        A page's last ``span`` drafter cells were computed with these: whoever claims them has to agree on them.
+        """
+        if not span or not self.checks_evidence:
+            return b""
+        begin = block * self.page_size + items
+        return self.items[begin : min(self.length, begin + span)].tobytes()
+
+    def lookup(self, limit: int | None) -> int:
+        """Key items to look up so that the claim is at most ``limit`` and the last prompt token is computed."""
+        length = min(self.length, self.prompt_length - 1 + self.evidence)
+        return length if limit is None else min(length, limit + self.evidence if limit > 0 else 0)
+
+    def trim(self, matched: int) -> int:
+        """Tokens that may be claimed when ``matched`` key items agree."""
+        return max(0, matched - self.evidence)
+
+
+class KeysRule(Protocol):
+    """Builds the key view of a prompt."""
+
+    @property
+    def name(self) -> str:
+        """Name of the answer."""
+        ...
+
+    def view(self, stream: TokenStream, length: int, scope: Scope, lookahead: int, page_size: int) -> KeyView:
+        """Keys of the first ``length`` tokens of ``stream`` for a drafter with this lookahead."""
+        ...
+
+
+def scope_seed(kind: str, scope: Scope) -> int:
+    """Root of the key space of a scope; typed, so an adapter and a salt of one name stay apart."""
+    return named_seed(kind, scope.adapter, "salt", scope.salt, "target", scope.target_weights, scope.draft_weights)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchBackoff:
+    """Raw prompt tokens; a match is trimmed by D (merged upstream)."""
+
+    name: str = "match-backoff"
+
+    def view(self, stream: TokenStream, length: int, scope: Scope, lookahead: int, page_size: int) -> KeyView:
+        return KeyView(stream, length, 0, lookahead, page_size, scope_seed("raw", scope))
+
+
+@dataclass(frozen=True, slots=True)
+class TrimOnly:
+    """Wrong where prompts part at a page end: trims by D, but trusts a page whose publisher went on differently."""
+
+    name: str = "trim-only"
+
+    def view(self, stream: TokenStream, length: int, scope: Scope, lookahead: int, page_size: int) -> KeyView:
+        view = KeyView(stream, length, 0, lookahead, page_size, scope_seed("raw", scope))
+        view.checks_evidence = False
+        return view
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftedStream:
+    """The stream shifted by D with a leading digest (18093); the last D positions are never published."""
+
+    name: str = "shifted-stream"
+
+    def view(self, stream: TokenStream, length: int, scope: Scope, lookahead: int, page_size: int) -> KeyView:
+        kind = "raw" if lookahead == 0 else f"shifted-{lookahead}"
+        return KeyView(stream, length, lookahead, 0, page_size, scope_seed(kind, scope))
+
+
+@dataclass(frozen=True, slots=True)
+class RawKeys:
+    """Wrong for D > 0: raw tokens and no trimming, so a drafter cell is shared past the evidence for it."""
+
+    name: str = "raw-keys"
+
+    def view(self, stream: TokenStream, length: int, scope: Scope, lookahead: int, page_size: int) -> KeyView:
+        return KeyView(stream, length, 0, 0, page_size, scope_seed("raw", scope))

@@ -1,0 +1,92 @@
+"""Rules *layout*, *retention*, *pairing*, *mirror* and *index*: how many managers there are and what they keep."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+from model.config import Drafter, EngineConfig
+from model.drafter import DrafterKind
+from model.geometry import Lifecycle, ReusePolicy
+
+
+class Shape(enum.Enum):
+    """How target and drafter layers are laid out."""
+
+    SEPARATE = "two managers, the drafter's unpaired"
+    PAIRED = "two managers under one cursor"
+    UNIFIED = "one manager that hosts both"
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What a windowed drafter pool keeps below its window: ``pages`` trailing pages, the lookahead, ``tokens`` more."""
+
+    name: str = "window"
+    pages: int = 0
+    lookahead: bool = True
+    tokens: int = 0
+
+    def trail(self, lifecycle: Lifecycle, kind: DrafterKind, page_size: int) -> int:
+        """Tokens kept below the window."""
+        pages = self.pages * page_size if kind.slot else 0
+        return pages + self.tokens + (lifecycle.lookahead if self.lookahead else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """Whether a drafter pool may pair: its lookahead is known and it has a pool that the drafter reads."""
+
+    name: str = "by-capability"
+    always: bool = False
+
+    def allows(self, kind: DrafterKind, drafter: Drafter, page_size: int) -> bool:
+        """Hidden-state drafters without a non-causal kernel need power-of-two pages; tests use small ones."""
+        if self.always:
+            return kind.has_pool
+        known = kind.span(drafter.chain) is not None
+        return kind.has_pool and known and (page_size & (page_size - 1) == 0 or not kind.slot)
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """History of an unpaired mirror when a chunk starts: ``history`` lets a windowed pool drop what lies below."""
+
+    name: str = "target-view-history"
+    history: bool = True
+
+    def hint(self, kind: DrafterKind, start: int, covered: int) -> int:
+        """History for a chunk from ``start`` when the mirror covers ``[0, covered)``; 0 where none is known."""
+        if not self.history:
+            return 0
+        return start if covered >= start or kind.slot else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """``exact``: a page that moves to a longer node keeps the coverage it has."""
+
+    name: str = "page-coverage"
+    exact: bool = True
+
+    def adopted(self, coverage: int, node_length: int) -> int:
+        """Coverage of a replaced sibling's page at the node that takes its place."""
+        return coverage if self.exact else node_length
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The shape of a build."""
+
+    name: str
+    shape: Shape
+
+    def draft_lifecycles(
+        self, config: EngineConfig, kind: DrafterKind, retention: Retention, unified: bool
+    ) -> tuple[Lifecycle, ...]:
+        """The drafter's lifecycles as this layout retains them."""
+        policy = ReusePolicy.OPTIONAL if unified else ReusePolicy.REQUIRED
+        page = config.limits.page_size
+        span = kind.tag_span(config.drafter.chain)
+        lives = (replace(life, policy=policy, lookahead=span) for life in config.draft)
+        return tuple(replace(life, trail=retention.trail(life, kind, page)) for life in lives)

@@ -1,0 +1,45 @@
+"""Rule *slots*: where a drafter slot starts, and what survives a missed iteration or a failed forward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from model.drafter import Seed, SlotState
+from model.geometry import cdiv, floor_to
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Answers of a slots rule; the defaults are today's.
+
+    ``hides_prefix``: a prefix whose drafter cells do not exist here lies below the base. ``parks``: an absent
+    request's base is kept. ``seed``: where a slot with no parked base starts. ``keeps_base``: a failed forward
+    restores the base as well as the length. ``clears_on_reuse``: nothing of a slot's last owner is inherited.
+    ``stores_in_place``: a context tail is stored at its target position, not at the slot's own 0.
+    """
+
+    name: str = "parked-and-resumed"
+    hides_prefix: bool = True
+    parks: bool = True
+    seed: Seed = Seed.PAGE
+    keeps_base: bool = True
+    clears_on_reuse: bool = True
+    stores_in_place: bool = True
+
+    def first(self, claim: int, reused: int, page_size: int) -> SlotState:
+        """Slot of a request whose context starts at ``claim`` with ``reused`` drafter tokens claimed along."""
+        if claim and not self.stores_in_place:
+            return SlotState(0, 0)
+        if reused or not claim or not self.hides_prefix:
+            return SlotState(0, claim)
+        return SlotState(claim // page_size, claim)
+
+    def returning(self, parked: int | None, position: int, page_size: int) -> SlotState:
+        """Slot of a request that missed an iteration and continues at absolute ``position``."""
+        if parked is not None and self.parks:
+            return SlotState(parked, position)
+        if self.seed is Seed.ZERO:
+            return SlotState(0, 0)
+        if self.seed is Seed.PAGE:
+            return SlotState(position // page_size, floor_to(position, page_size))
+        return SlotState(cdiv(position, page_size), position)

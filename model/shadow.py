@@ -1,0 +1,364 @@
+"""The tagged memory: executes plans in stream order and knows what every token slot holds.
+
+Each pool is an array ``[slots, page]`` of 64-bit cells. A FINAL cell holds its content tag; the other states are the
+sentinels below, which no tag equals in practice. A plan runs when its iteration settles: records first, then the
+reads of every row, then the writes of every row.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.cells import CellStore
+from model.drafter import Pass
+from model.events import EventLog, Kind
+from model.plan import ContextRow, GenerationRow, Record, StepPlan
+from model.reader import GUARD, MASKED, PROVISIONAL, Reader
+from model.rules.device import Extent, Provisional, TableUpload
+from model.rules.lookahead import chunk_end_sums
+from model.table import TableRow
+from model.tokens import mix64_array, named_seed
+
+if TYPE_CHECKING:
+    from model.invariants.memory import MemoryLaws
+    from model.joint import Column, Twin
+    from model.request import Request
+
+
+class Shadow(CellStore):
+    """Memory of one engine. ``laws`` judges every read and write; ``None`` runs it unjudged."""
+
+    def __init__(self, twin: Twin, laws: MemoryLaws | None, log: EventLog) -> None:
+        super().__init__(twin, laws, log)
+        config = twin.config
+        self.slots: dict[int, int] = {}  # row slot -> owner
+        slots = config.limits.max_batch + 1
+        self.length = [0] * slots  # target length per row slot
+        self.base = [0] * slots  # drafter base page per row slot
+        self.draft_length = [0] * slots
+        self.readers: dict[int, Reader] = {}
+        self.dirty: dict[int, Reader] = {}  # owners whose last decode cells are deferred
+        self.defers = laws is None or not laws.exhaustive
+        width = 2 * (config.drafter.drafts + 1) + 2 * self.page
+        self._provisional = memoryview(np.full(width, PROVISIONAL, dtype=np.uint64))
+        self._masked = memoryview(np.full(width, MASKED, dtype=np.uint64))
+        self._stale_rows: dict[tuple[int, int], tuple[TableRow, ...]] = {}
+        self._steps = 1 + config.drafter.drafts
+
+    # -- records -------------------------------------------------------------------------------------------------
+
+    def run_records(self, records: list[tuple]) -> None:
+        """Carry out page-level records in stream order."""
+        for record in records:
+            kind = record[0]
+            if kind == Record.GRANT:
+                self.grant(record[1], record[2], record[3])
+            elif kind == Record.PUBLISH:
+                self._publish(*record[1:])
+            elif kind == Record.COPY:
+                self.copy(*record[1:])
+            elif kind == Record.BIND:
+                self._bind(*record[1:])
+            elif kind == Record.UNBIND:
+                self.slots.pop(record[1], None)
+            elif kind == Record.BEGIN:
+                self._begin(record[1], record[2])
+            elif kind == Record.END:
+                self.readers.pop(record[1], None)
+            elif kind == Record.MOVE:
+                self.move(*record[1:])
+
+    def _publish(self, pool: int, slots: array[int], coverage: int, owner: int, column: int, block: int) -> None:
+        place = self.column_of[pool, column]
+        chosen = np.frombuffer(slots, dtype=np.int32)
+        vouched = self._vouched(len(slots), coverage, owner, place, block)
+        sealed = np.frombuffer(self.sealed[pool], dtype=np.int32)
+        sealed[chosen] = np.maximum(sealed[chosen], vouched)
+        if self.laws is not None:
+            self.laws.published(self, place, chosen, vouched, owner, block)
+        tag = self.signed(self.flat[pool][slots[-1] * self.page + coverage - 1])
+        self.log.memory.add((Kind.MEM_PUBLISH, 4 + len(slots), self.iteration, pool, coverage, tag, *slots))
+
+    def _vouched(self, count: int, coverage: int, owner: int, column: Column, block: int) -> NDArray[np.int32]:
+        """Cells of each published page that its key speaks for: not those that depend on tokens behind the prompt."""
+        vouched = np.full(count, coverage, dtype=np.int32)
+        reader = self.readers.get(owner)
+        span = column.lifecycle.lookahead
+        if reader is not None and span:
+            ends = reader.stream.prompt_length - span - (block + np.arange(count, dtype=np.int32)) * self.page
+            vouched = np.clip(vouched, 0, np.maximum(ends, 0))
+        return vouched
+
+    def _bind(self, slot: int, owner: int, length: int, base: int, draft_length: int) -> None:
+        self.slots[slot] = owner
+        self.length[slot] = length
+        self.base[slot] = base
+        self.draft_length[slot] = draft_length
+        reader = self.readers.get(owner)
+        if reader is not None:
+            reader.pending = True
+        self.log.memory.add((Kind.MEM_BIND, 6, self.iteration, slot, owner, length, base, draft_length))
+
+    def _begin(self, owner: int, request: Request) -> None:
+        stream = request.stream
+        assert stream is not None
+        tags = []
+        scope = request.spec.scope
+        for column in self.columns:
+            span = column.lifecycle.lookahead if column.draft else 0
+            weights = (scope.target_weights, scope.draft_weights) if column.draft else (scope.target_weights,)
+            seed = named_seed("cell", column.lifecycle.name, span, scope.adapter, scope.salt, *weights)
+            sums = stream.sums(span, stream.length)
+            tags.append(mix64_array(sums ^ np.uint64(seed)))
+        self.readers[owner] = Reader(request, tags)
+
+    # -- a step --------------------------------------------------------------------------------------------------
+
+    def run_step(self, plan: StepPlan, accepted: tuple[int, ...]) -> None:
+        """Execute one iteration; ``accepted[i]`` tokens of generation row ``i`` were committed."""
+        self.iteration = plan.iteration
+        context, generation = plan.context, plan.generation
+        if self.rules.table is TableUpload.SHARED_BUFFER:
+            context, generation = self._overwritten_tables(context, generation)
+        self._flush_all_but(generation)
+        self.run_records(plan.records)
+        if self.laws is not None:
+            if generation is not plan.generation:
+                self.laws.uploaded(self, plan, (*context, *generation))
+            self.laws.rows(self, context, generation)
+        for row in context:
+            self._run_chunk(row)
+        log: list[int] = []
+        length, draft_length, base, page = self.length, self.draft_length, self.base, self.page
+        for row, count in zip(generation, accepted, strict=True):
+            reader = self.readers.get(row.owner)
+            if reader is None:
+                continue
+            slot = row.slot
+            after = length[slot] + count
+            if reader.tables is row.tables and after <= reader.room and reader.slot == slot and self.defers:
+                length[slot] = after
+                draft_length[slot] += count
+                reader.drafted += count
+                self.dirty[row.owner] = reader
+            else:
+                self._run_generation(row, reader, count)
+            table = row.tables[0]
+            place = (after - 1) // page - table.base
+            cell = table.view[place] if 0 <= place < len(table.view) else GUARD
+            tag = reader.views[0][after - 1] & 0x7FFFFFFFFFFFFFFF
+            log += (row.owner, after, count, cell, tag, base[slot], draft_length[slot])
+        self.log.memory.add((Kind.MEM_STEP, 1 + len(log), plan.iteration, *log))
+
+    # -- deferred cells ------------------------------------------------------------------------------------------
+
+    def _flush_all_but(self, rows: list[GenerationRow]) -> None:
+        """Write the deferred cells of every request that does not simply go on in this step."""
+        if not self.dirty:
+            return
+        going_on = {row.owner for row in rows if (reader := self.dirty.get(row.owner)) and reader.tables is row.tables}
+        if len(going_on) < len(self.dirty):
+            for owner in [owner for owner in self.dirty if owner not in going_on]:
+                self.flush(self.dirty[owner])
+
+    def flush(self, reader: Reader) -> None:
+        """Bring the deferred cells of one request to memory, through the table that its steps used.
+
+        Deferring is sound because the open page belongs to one request and is not published: nobody else reads or
+        writes it while the request's table stays as it is.
+        """
+        if self.dirty.pop(reader.owner, None) is None:
+            return
+        slot, width = reader.slot, self._steps
+        position = self.length[slot]
+        row = GenerationRow(reader.request_id, reader.owner, slot, width, True, reader.tables)
+        for column in self.target_columns:
+            views = reader.views[column.index][reader.flushed : position]
+            self.write(row, column, reader.tables[column.index], reader.flushed, position, views)
+        if self.draft_columns:
+            lag = reader.lag
+            begin = reader.flushed - lag
+            for column in self.draft_columns:
+                final = position - lag - max(0, column.lifecycle.lookahead - 1)
+                start = min(begin, reader.draft_final - lag)
+                if final > start:
+                    cells = reader.views[column.index][start + lag : final + lag]
+                    self.write(row, column, reader.tables[column.index], start, final, cells)
+            reader.draft_final = position - max(0, self.twin.tag_span - 1)
+            self._draft_cells(row, position - lag, position - lag)
+        for column in self.target_columns:
+            self.write(row, column, reader.tables[column.index], position, position + width - 1, self._provisional)
+        reader.flushed = position
+
+    def coverage(self, request_id: int) -> float:
+        """Share of the drafter's window that was valid in the request's last pass; 1 before it or without a pool."""
+        reader = next((entry for entry in self.readers.values() if entry.request_id == request_id), None)
+        return self.reader_coverage(reader) if reader is not None else 1.0
+
+    def reader_coverage(self, reader: Reader) -> float:
+        """Coverage of one request, see :meth:`coverage`."""
+        share, after = 1.0, reader.drafted
+        if after < 0:
+            return share
+        hidden = self.base[reader.slot] * self.page
+        for column in self.draft_columns:
+            window_from = column.lifecycle.read_from(after)
+            table = reader.tables[column.index] if reader.tables else None
+            backed = table.base * self.page if table is not None else 0
+            valid = after - max(window_from, hidden, reader.invalid_below[column.index], backed)
+            if after > window_from:
+                share = min(share, max(0, valid) / (after - window_from))
+        return share
+
+    def _overwritten_tables(
+        self, context: list[ContextRow], generation: list[GenerationRow]
+    ) -> tuple[list[ContextRow], list[GenerationRow]]:
+        """One host buffer serves all steps: row slot by row slot, a step finds what was written there before it."""
+        old = self._stale_rows
+        self._stale_rows = {(0, row.slot): row.tables for row in (*context, *generation)}
+        context = [row._replace(tables=old.get((0, row.slot), row.tables)) for row in context]
+        return context, [row._replace(tables=old.get((0, row.slot), row.tables)) for row in generation]
+
+    def _run_chunk(self, row: ContextRow) -> None:
+        reader = self.readers.get(row.owner)
+        if reader is None:
+            return
+        start, end, slot = row.start, row.end, row.slot
+        tags: list[int] = []
+        shift = 0
+        for column in self.target_columns:
+            self.write_span(row, column, start, end, reader.tags[column.index][start:end])
+        for column in self.draft_columns:
+            if self.twin.kind.slot:
+                shift = self.draft_length[slot] - start  # a slot-local store writes at the slot's own length
+            self._write_draft_chunk(row, reader, column, start, end, shift)
+        self.length[slot] = end
+        self.draft_length[slot] = end + shift
+        for column in self.columns:
+            tags.append(self.signed(int(reader.tags[column.index][end - 1])))
+        fields = (self.iteration, row.owner, start, end, self.base[slot], *tags)
+        self.log.memory.add((Kind.MEM_CHUNK, len(fields), *fields))
+
+    def _write_draft_chunk(
+        self, row: ContextRow, reader: Reader, column: Column, start: int, end: int, shift: int
+    ) -> None:
+        span = column.lifecycle.lookahead
+        cells = reader.tags[column.index][start:end]
+        if span and not row.last:
+            cells = cells.copy()
+            seed = self._tag_seed(reader, column)
+            sums = chunk_end_sums(self.rules.lookahead, reader.stream, start, end, span, self.twin.config.vocabulary)
+            cells[len(cells) - len(sums) :] = mix64_array(sums ^ np.uint64(seed))
+            reader.draft_final = end
+        elif span:
+            reader.draft_final = min(end, max(start, end + 1 - span))
+            if reader.draft_final < end:
+                cells = cells.copy()
+                cells[reader.draft_final - start :] = PROVISIONAL
+        else:
+            reader.draft_final = end
+        self.write_span(row, column, start + shift, end + shift, cells)
+
+    def _tag_seed(self, reader: Reader, column: Column) -> int:
+        sums = int(reader.stream.sums(column.lifecycle.lookahead, column.lifecycle.lookahead + 1)[0])
+        return _unmix64(int(reader.tags[column.index][0])) ^ sums
+
+    # -- generation ----------------------------------------------------------------------------------------------
+
+    def _run_generation(self, row: GenerationRow, reader: Reader, count: int) -> None:
+        """One verify row, cell by cell; afterwards ``reader.room`` says how long the next ones may be deferred."""
+        slot = row.slot
+        position = self.length[slot]
+        after = position + count
+        for column in self.target_columns:
+            index = column.index
+            table = row.tables[index]
+            self.write(row, column, table, position, after, reader.views[index][position:after])
+            if count < row.width:
+                self.write(row, column, table, after, position + row.width, self._provisional)
+        self.length[slot] = after
+        reader.lag = 0
+        if self.draft_columns:
+            self._run_drafter(row, reader, count, position)
+        reader.flushed = after
+        reader.slot = slot
+        reader.tables = row.tables
+        reader.room = self._room(row.tables) if self.defers else -1
+
+    def _room(self, tables: tuple[TableRow, ...]) -> int:
+        """Target position that a step may reach while everything it writes lies in backed pages of the row."""
+        if self.rules.provisional is Provisional.KEPT or self.rules.extent is Extent.COUNT:
+            return -1
+        reach = self._steps - 1 + max(0, self._steps - 1)
+        return min(table.base + len(table.view) for table in tables) * self.page - reach
+
+    def _run_drafter(self, row: GenerationRow, reader: Reader, count: int, position: int) -> None:
+        """Fold the accepted tokens into the drafter's context, then draft."""
+        slot = row.slot
+        length = self.draft_length[slot] if self.twin.kind.slot else position
+        lag = position - length  # a slot seeded on a page boundary trails its request
+        after = length + count
+        kept = self.rules.provisional is Provisional.KEPT
+        for column in self.draft_columns:
+            index = column.index
+            table = row.tables[index]
+            span = column.lifecycle.lookahead
+            begin = min(length, reader.draft_final - lag) if span > 1 else length
+            final = after - max(0, span - 1)
+            if final > begin:
+                cells = reader.views[index][begin + lag : final + lag]
+                if kept and final - begin > 1:
+                    self.write(row, column, table, begin, begin + 1, cells)
+                    self.write(row, column, table, begin + 1, final, self._provisional)
+                else:
+                    self.write(row, column, table, begin, final, cells)
+        self._draft_cells(row, after, length)
+        self.draft_length[slot] = after
+        reader.lag = lag
+        reader.draft_final = after + lag - max(0, self.twin.tag_span - 1)
+        reader.drafted = after
+        if self.laws is not None:
+            self.laws.drafter_read(self, row, after)
+
+    def _draft_cells(self, row: GenerationRow, after: int, length: int) -> None:
+        """Cells that the drafter's pass leaves behind its context of ``after`` tokens, folded from ``length`` on."""
+        kind, drafts = self.twin.kind, row.width - 1
+        reach = after + (drafts if kind.writes is Pass.BLOCK else max(0, drafts - 1))
+        for column in self.draft_columns:
+            table = row.tables[column.index]
+            final = after - max(0, column.lifecycle.lookahead - 1)
+            if kind.slot:
+                self._fixed_columns(row, column, table, after, length + row.width, reach)
+            elif reach > final:
+                self.write(row, column, table, final, reach, self._provisional)
+
+    def _fixed_columns(
+        self, row: GenerationRow, column: Column, table: TableRow, after: int, columns_end: int, reach: int
+    ) -> None:
+        """Masked columns of the fold, then the block's own cells; both are clamped to the row's addressable end."""
+        bound = self.bound(table)
+        if max(columns_end, reach) <= bound:
+            if reach > after:
+                self.write(row, column, table, after, max(reach, columns_end), self._provisional)
+            return
+        for end, content in ((columns_end, self._masked), (reach, self._provisional)):
+            if end > after:
+                inside = min(end, bound)
+                if inside > after:
+                    self.write(row, column, table, after, inside, content)
+                if end > bound > 0:
+                    self.write(row, column, table, bound - 1, bound, content)
+
+
+def _unmix64(value: int) -> int:
+    """Inverse of :func:`model.tokens.mix64`."""
+    mask = (1 << 64) - 1
+    value ^= value >> 31 ^ value >> 62
+    value = value * pow(0x94D049BB133111EB, -1, 1 << 64) & mask
+    value ^= value >> 27 ^ value >> 54
+    value = value * pow(0xBF58476D1CE4E5B9, -1, 1 << 64) & mask
+    return value ^ value >> 30 ^ value >> 60

@@ -1,0 +1,98 @@
+"""Set-up: what make installs is pinned, and every target that the documents name exists."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGETS = ("run", "test", "lint", "format", "bench", "setup", "clean")
+
+
+def project() -> dict[str, object]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def pins() -> dict[str, str]:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+]+", line) for line in lines)
+    return {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines}
+
+
+def closure(roots: list[Requirement]) -> set[str]:
+    """Names of ``roots`` and of all that they need here, extras included."""
+    seen: set[tuple[str, str]] = set()
+    waiting = [(requirement, extra) for requirement in roots for extra in ("", *requirement.extras)]
+    while waiting:
+        requirement, extra = waiting.pop()
+        key = (canonicalize_name(requirement.name), extra)
+        if key in seen:
+            continue
+        seen.add(key)
+        for text in metadata.requires(requirement.name) or []:
+            needed = Requirement(text)
+            if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                waiting += [(needed, wanted) for wanted in ("", *needed.extras)]
+    return {package for package, _ in seen}
+
+
+def test_everything_that_make_installs_is_pinned_to_the_installed_version() -> None:
+    metadata_ = project()
+    extras = metadata_["optional-dependencies"]
+    assert isinstance(extras, dict)
+    dependencies = metadata_["dependencies"]
+    assert isinstance(dependencies, list)
+    needed = closure([Requirement(text) for text in [*dependencies, *extras["dev"]]])
+    assert len(needed) > 25
+    pinned = pins()
+    assert {package: metadata.version(package) for package in needed} == {
+        package: pinned.get(package) for package in needed
+    }
+
+
+def test_the_gpu_extra_is_pinned_and_stays_an_extra() -> None:
+    metadata_ = project()
+    extras, dependencies = metadata_["optional-dependencies"], metadata_["dependencies"]
+    assert isinstance(extras, dict) and isinstance(dependencies, list)
+    assert extras["gpu"] == [f"torch=={pins()['torch']}"]
+    assert not [text for text in [*dependencies, *extras["dev"]] if "torch" in text or "triton" in text]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_make_knows_the_target(target: str) -> None:
+    done = subprocess.run(["make", "--dry-run", "--always-make", target], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_a_second_call_installs_nothing() -> None:
+    """The stamp of the environment that runs this test is newer than what it was made from."""
+    stamp = ROOT / ".venv" / "installed"
+    done = subprocess.run(["make", "--question", "setup"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode == 0) == (
+        stamp.exists()
+        and all(
+            stamp.stat().st_mtime >= (ROOT / name).stat().st_mtime for name in ("pyproject.toml", "constraints.txt")
+        )
+    )
+
+
+def test_ci_runs_make_test() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert re.search(r"^exec make test$", script.read_text(), re.MULTILINE)
+    assert subprocess.run(["bash", "-n", str(script)]).returncode == 0
+
+
+def test_python_is_one_that_the_project_declares() -> None:
+    assert sys.version_info >= (3, 11)
+    assert project()["requires-python"] == ">=3.11"

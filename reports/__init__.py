@@ -1,0 +1,1 @@
+"""Results for people and machines: tables, plots, stories, run folders."""

@@ -1,0 +1,68 @@
+"""The folder of one run: what is in it, and reading it back."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from model.config import EngineConfig
+from reports.document import dump, request_rows, run_document
+from reports.events import event_lines
+from reports.folder import stamp
+from scenarios.errors import InputError
+from sim.files import write_lines
+from sim.optrace import Trace, save_trace
+from sim.result import RunResult
+
+RESULT, REQUESTS, VIOLATIONS, OPS, EVENTS = (
+    "result.json",
+    "requests.csv",
+    "violations.json",
+    "ops.jsonl",
+    "events.jsonl",
+)
+
+
+def write_run(folder: Path, result: RunResult, config: EngineConfig) -> None:
+    """Fill ``folder``: result, requests, violations, the ops that repeat the run, and the event log if it was kept."""
+    document = run_document(result)
+    (folder / RESULT).write_text(dump(document))
+    (folder / VIOLATIONS).write_text(dump(document["violations"]))
+    _write_requests(folder / REQUESTS, result)
+    trace = Trace(
+        scenario=result.scenario,
+        build=result.build,
+        seed=result.seed,
+        check=result.check,
+        config=config,
+        ops=tuple(result.ops),
+        decision_digest=result.decision_digest,
+        memory_digest=result.memory_digest,
+    )
+    save_trace(folder / OPS, trace)
+    if result.log is not None and result.log.decisions.keep:
+        write_lines(folder / EVENTS, event_lines(result.log, [pool.name for pool in result.occupancy]))
+    stamp(folder, "run")
+
+
+def _write_requests(path: Path, result: RunResult) -> None:
+    rows = request_rows(result)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]) if rows else ["request_id"], restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read_json(folder: Path, name: str) -> Any:
+    """A JSON file of a run folder; :class:`InputError` if the folder is not one, or the file is broken."""
+    path = folder / name
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            str(folder), 0, "", f"expected a folder that kvtwin run --out wrote, found no {name}"
+        ) from error
+    except ValueError as error:
+        raise InputError(str(path), 0, "", f"expected JSON, found: {error}") from error

@@ -1,0 +1,146 @@
+"""``kvtwin run``: from names and files to runs, their folders, and what is shown of them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from model.builds import Build
+from reports import terminal
+from reports.catalogue import find_build
+from reports.document import INTERRUPTED, dump, exit_code, run_document
+from reports.folder import check_target, whole_folder
+from reports.run_folder import write_run
+from reports.sources import TraceFile, folders_below, load_sources, scenario_of_fault, usage
+from scenarios.names import layout_of
+from scenarios.schema import Scenario
+from sim.optrace import Trace, load_trace
+from sim.replay import replay_trace
+from sim.result import RunResult
+from sim.run import run_scenario
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What the user asked for: scenarios by name, or one trace file, or one trace of ops.
+
+    ``build`` is ``None`` for each scenario's own; ``events`` keeps the event log for the folder ``out``.
+    """
+
+    scenarios: tuple[str, ...] = ()
+    build: str | None = None
+    check: str = "incremental"
+    out: Path | None = None
+    trace: TraceFile | None = None
+    ops: Path | None = None
+    events: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run to do, of a scenario or of a trace of ops: ``source`` are the words of the command that name it."""
+
+    source: str
+    what: Scenario | Trace
+    build: Build
+    folder: Path | None
+
+    @property
+    def name(self) -> str:
+        """Name of the scenario that runs, or that the trace was made from."""
+        return self.what.scenario if isinstance(self.what, Trace) else self.what.name
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A finished run, without its events and ops; ``explain`` is the command that tells of its first violation."""
+
+    result: RunResult
+    folder: Path | None
+    explain: str
+
+
+def run(request: RunRequest) -> list[Done]:
+    """Do every run of ``request`` in order and write its folder; everything is loaded before anything runs.
+
+    Ctrl-C ends the run in progress, which keeps what was found, and leaves out the rest.
+
+    Raises ``InputError``.
+    """
+    jobs = _jobs(request)
+    for job in jobs:
+        if job.folder is not None:
+            check_target(job.folder)
+    runs: list[Done] = []
+    for job in jobs:
+        runs.append(_do(job, request))
+        if runs[-1].result.interrupted:
+            break
+    return runs
+
+
+def exit_code_of(runs: Iterable[Done]) -> int:
+    """A broken law or a missed expectation outweighs Ctrl-C, and that a run that checked nothing."""
+    codes = {exit_code(done.result) for done in runs}
+    return next((code for code in (1, INTERRUPTED, 3) if code in codes), 0)
+
+
+def show(runs: Sequence[Done], json: bool) -> None:
+    """Print the runs: in full where there is one or where something is wrong, a line each where there are several."""
+    if json:
+        documents = [
+            run_document(done.result) | {"folder": None if done.folder is None else str(done.folder)} for done in runs
+        ]
+        sys.stdout.write(dump({"runs": documents, "exit_code": exit_code_of(runs)}))
+        return
+    out = terminal.console()
+    if len(runs) > 1:
+        terminal.show_runs(out, [done.result for done in runs])
+    for done in runs:
+        if len(runs) == 1 or exit_code(done.result):
+            terminal.show_run(out, done.result, done.explain)
+        if done.folder is not None:
+            out.print(f"  written: {done.folder}", soft_wrap=True)
+
+
+def _do(job: Job, request: RunRequest) -> Done:
+    with terminal.progress(f"{job.name} on {job.build.name}") as tick:
+        keep = {"keep_events": request.events and job.folder is not None, "record_ops": job.folder is not None}
+        if isinstance(job.what, Trace):
+            result = replay_trace(job.what, job.build, check=request.check, progress=tick, **keep)
+            config = job.what.config
+        else:
+            result = run_scenario(job.what, job.build, check=request.check, progress=tick, **keep)
+            config = job.what.engine_config(layout_of(job.build.name))
+    if job.folder is not None:
+        with whole_folder(job.folder) as folder:
+            write_run(folder, result, config)
+    return Done(replace(result, log=None, ops=[]), job.folder, _explain(job))
+
+
+def _explain(job: Job) -> str:
+    """The command that explains the first violation, preceded by the run that leaves a folder to read if none did."""
+    if job.folder is not None:
+        return f"kvtwin explain {shlex.quote(str(job.folder))} 1"
+    folder = shlex.quote(f"runs/{job.name}")
+    return f"kvtwin run {job.source} --build {shlex.quote(job.build.name)} --out {folder}; kvtwin explain {folder} 1"
+
+
+def _jobs(request: RunRequest) -> list[Job]:
+    """The runs that ``request`` means, loaded and complete."""
+    if request.ops is not None:
+        if request.scenarios or request.trace is not None:
+            raise usage("expected scenarios, --trace or --ops, found several of them")
+        trace = load_trace(request.ops)
+        build = find_build(request.build or trace.build)
+        return [Job(f"--ops {shlex.quote(str(request.ops))}", trace, build, request.out)]
+    names = request.scenarios
+    if not names and request.trace is None:
+        names = scenario_of_fault(request.build)
+    sources = load_sources(names, request.trace)
+    builds = [find_build(request.build or source.scenario.build) for source in sources]
+    folders = folders_below(request.out, sources)
+    return [Job(*source, build, folder) for source, build, folder in zip(sources, builds, folders, strict=True)]

@@ -1,0 +1,68 @@
+"""The scenarios that ship with the project, by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from scenarios.engine_build import unknown
+from scenarios.errors import InputError
+from scenarios.loader import load_scenario
+from scenarios.schema import Scenario
+
+HOME = Path(__file__).parent
+FOLDERS = ("seeds", "reports", "faults", "workloads", "smoke")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One shipped scenario: ``name`` is its folder and file name without the ending."""
+
+    name: str
+    summary: str
+    path: str
+    build: str
+    geometry: str
+
+    def as_dict(self) -> dict[str, str]:
+        """The entry as a plain mapping."""
+        return asdict(self)
+
+
+def paths() -> dict[str, Path]:
+    """Paths of all shipped scenarios by name, in the order of the folders and of the alphabet."""
+    return {f"{folder}/{path.stem}": path for folder in FOLDERS for path in sorted((HOME / folder).glob("*.yaml"))}
+
+
+def entries() -> list[Entry]:
+    """All shipped scenarios with their summaries."""
+    found = []
+    for name, path in paths().items():
+        scenario = load_scenario(path)
+        geometry = scenario.geometry.preset or "explicit"
+        found.append(Entry(name, scenario.summary, str(path), scenario.build, geometry))
+    return found
+
+
+def resolve(name: str) -> Path:
+    """Path of a scenario by path, by name (``seeds/x05_repeat``) or by file name alone where that is unique.
+
+    ``InputError`` names the nearest scenario if there is none.
+    """
+    direct = Path(name)
+    if direct.is_file():
+        return direct
+    known = paths()
+    wanted = name.removesuffix(".yaml").removeprefix("scenarios/")
+    if wanted in known:
+        return known[wanted]
+    stems = Counter(path.stem for path in known.values())
+    if stems[wanted] == 1:
+        return next(path for path in known.values() if path.stem == wanted)
+    raise InputError(name, 0, "", unknown("a scenario file or a name", wanted, known))
+
+
+def load(name: str) -> Scenario:
+    """The scenario that :func:`resolve` finds."""
+    return load_scenario(resolve(name))

@@ -1,0 +1,45 @@
+"""From the ops of a scenario file to ops of the model."""
+
+from __future__ import annotations
+
+from model.config import RequestSpec
+from model.ops import Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspend
+from model.tokens import named_seed
+from scenarios.ops_schema import CancelOp, DispatchOp, OpSpec, SettleOp, ShrinkOp, SubmitOp, SuspendOp
+from scenarios.workload_build import Prompts, scope_of
+from scenarios.workload_schema import PrefixSpec
+
+
+def build_ops(specs: list[OpSpec], prefixes: dict[str, PrefixSpec], seed: int, vocabulary: int) -> list[Op]:
+    """Ops in order. Fresh tokens and outputs are named by the request's id; ``FieldError`` for unusable prompts."""
+    prompts = Prompts(prefixes, seed, vocabulary, "prefixes")
+    return [_build(spec, prompts, seed, place) for place, spec in enumerate(specs)]
+
+
+def _build(spec: OpSpec, prompts: Prompts, seed: int, place: int) -> Op:
+    if isinstance(spec, SubmitOp):
+        return Submit(_request(spec, prompts, seed, place))
+    if isinstance(spec, DispatchOp):
+        return Dispatch(spec.skip)
+    if isinstance(spec, SettleOp):
+        return Settle(tuple(spec.accepted))
+    if isinstance(spec, CancelOp):
+        return Cancel(spec.request)
+    if isinstance(spec, SuspendOp):
+        return Suspend(spec.request)
+    if isinstance(spec, ShrinkOp):
+        return Shrink(spec.pool, spec.pages)
+    return Fail()
+
+
+def _request(spec: SubmitOp, prompts: Prompts, seed: int, place: int) -> RequestSpec:
+    output = named_seed("output", seed, "ops", spec.request) if spec.output_seed is None else spec.output_seed
+    return RequestSpec(
+        request_id=spec.request,
+        prompt=prompts.segments(spec.prompt, ("ops", spec.request), ("ops", place, "prompt")),
+        max_new_tokens=spec.output,
+        output_seed=output,
+        conversation=spec.conversation,
+        scope=scope_of(spec.scope),
+        priority=spec.priority,
+    )

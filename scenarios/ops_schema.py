@@ -1,0 +1,70 @@
+"""The regression form of a scenario: a list of ops instead of a workload, as a shrunk failure is kept."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from scenarios.fields import Count, Name, Part, Size, Stream
+from scenarios.workload_schema import Prompt, ScopeSpec
+
+
+class SubmitOp(Part):
+    """A request arrives."""
+
+    op: Literal["submit"]
+    request: Size
+    prompt: Prompt
+    output: Count
+    output_seed: Stream | None = Field(default=None, description="stream of its output tokens")
+    conversation: Annotated[int, Field(ge=-1)] = -1
+    scope: ScopeSpec = Field(default_factory=ScopeSpec)
+    priority: int = 0
+
+
+class DispatchOp(Part):
+    """Schedule an iteration; with ``skip`` it was allocated and could not be queued."""
+
+    op: Literal["dispatch"]
+    skip: bool = False
+
+
+class SettleOp(Part):
+    """The oldest iteration in flight ended: tokens committed per generation row, in the plan's order."""
+
+    op: Literal["settle"]
+    accepted: list[Count] = Field(default_factory=list)
+
+
+class CancelOp(Part):
+    """A client gave up on its request."""
+
+    op: Literal["cancel"]
+    request: Size
+
+
+class SuspendOp(Part):
+    """Both pools of a request give up their locks."""
+
+    op: Literal["suspend"]
+    request: Size
+
+
+class FailOp(Part):
+    """An iteration is scheduled and its forward pass fails."""
+
+    op: Literal["fail"]
+
+
+class ShrinkOp(Part):
+    """Droppable pages are evicted until at most ``pages`` stay cached."""
+
+    op: Literal["shrink"]
+    pool: Name
+    pages: Size
+
+
+OpSpec = Annotated[
+    SubmitOp | DispatchOp | SettleOp | CancelOp | SuspendOp | FailOp | ShrinkOp, Field(discriminator="op")
+]

@@ -1,0 +1,166 @@
+"""Ops and the world they act on, as plain JSON values and back: the lines of a trace file.
+
+The keys of an op are those of the ``ops:`` of a scenario file. Decoding raises ValueError that says what was expected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from model.config import Drafter, EngineConfig, Limits, PoolSize, PublishPolicy, RequestSpec, Scope
+from model.geometry import Lifecycle, ReusePolicy
+from model.ops import Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspend
+from model.tokens import Segment
+
+Json = dict[str, Any]
+
+
+def encode_op(op: Op) -> Json:
+    """``op`` as a JSON object; its kind stands under ``op``."""
+    if isinstance(op, Submit):
+        return _encode_submit(op.spec)
+    if isinstance(op, Dispatch):
+        return {"op": "dispatch", "skip": True} if op.skip else {"op": "dispatch"}
+    if isinstance(op, Settle):
+        return {"op": "settle", "accepted": list(op.accepted)}
+    if isinstance(op, Cancel):
+        return {"op": "cancel", "request": op.request_id}
+    if isinstance(op, Suspend):
+        return {"op": "suspend", "request": op.request_id}
+    if isinstance(op, Shrink):
+        return {"op": "shrink", "pool": op.pool, "pages": op.pages}
+    return {"op": "fail"}
+
+
+def decode_op(line: Any) -> Op:
+    """The op of one JSON object."""
+    if not isinstance(line, dict):
+        raise ValueError("expected an object with the key op")
+    kind = line.get("op")
+    if kind not in _KEYS:
+        raise ValueError(f"expected op to be one of {', '.join(_KEYS)}, found {kind!r}")
+    unknown = sorted(set(line) - _KEYS[kind] - {"op"})
+    if unknown:
+        raise ValueError(f"expected only {', '.join(sorted(_KEYS[kind])) or 'op'} in a {kind}, found {unknown[0]}")
+    if kind == "submit":
+        return Submit(_decode_submit(line))
+    if kind == "dispatch":
+        return Dispatch(bool(line.get("skip", False)))
+    if kind == "settle":
+        accepted = line.get("accepted")
+        if not isinstance(accepted, list):
+            raise ValueError("expected accepted to be a list of counts")
+        return Settle(tuple(_whole(count, "accepted", 1) for count in accepted))
+    if kind == "cancel":
+        return Cancel(_whole(line.get("request"), "request"))
+    if kind == "suspend":
+        return Suspend(_whole(line.get("request"), "request"))
+    if kind == "shrink":
+        return Shrink(_text(line.get("pool"), "pool"), _whole(line.get("pages"), "pages"))
+    return Fail()
+
+
+_KEYS: dict[Any, set[str]] = {
+    "submit": {"request", "prompt", "output", "output_seed", "conversation", "scope", "priority"},
+    "dispatch": {"skip"},
+    "settle": {"accepted"},
+    "cancel": {"request"},
+    "suspend": {"request"},
+    "fail": set(),
+    "shrink": {"pool", "pages"},
+}
+
+
+def _encode_submit(spec: RequestSpec) -> Json:
+    line: Json = {"op": "submit", "request": spec.request_id, "prompt": [_encode_segment(part) for part in spec.prompt]}
+    line["output"] = spec.max_new_tokens
+    line["output_seed"] = spec.output_seed
+    line["conversation"] = spec.conversation
+    if spec.scope != Scope():
+        line["scope"] = asdict(spec.scope)
+    if spec.priority:
+        line["priority"] = spec.priority
+    return line
+
+
+def _decode_submit(line: Json) -> RequestSpec:
+    prompt = line.get("prompt")
+    if not isinstance(prompt, list) or not prompt:
+        raise ValueError("expected prompt to be a list of token runs")
+    return RequestSpec(
+        request_id=_whole(line.get("request"), "request"),
+        prompt=tuple(_decode_segment(part) for part in prompt),
+        max_new_tokens=_whole(line.get("output"), "output", 1),
+        output_seed=_whole(line.get("output_seed"), "output_seed"),
+        conversation=_whole(line.get("conversation", -1), "conversation", -1),
+        scope=_fields(Scope, line.get("scope", {}), "scope"),
+        priority=_whole(line.get("priority", 0), "priority", -(1 << 31)),
+    )
+
+
+def _encode_segment(segment: Segment) -> Json:
+    if segment.literal:
+        return {"ids": list(segment.literal)}
+    line: Json = {"stream": segment.seed, "tokens": segment.length}
+    if segment.first >= 0:
+        line["first"] = segment.first
+    return line
+
+
+def _decode_segment(line: Any) -> Segment:
+    if isinstance(line, dict) and set(line) == {"ids"} and isinstance(line["ids"], list) and line["ids"]:
+        return Segment.of(tuple(_whole(token, "ids") for token in line["ids"]))
+    if isinstance(line, dict) and {"stream", "tokens"} <= set(line) <= {"stream", "tokens", "first"}:
+        first = _whole(line.get("first", -1), "first", -1)
+        return Segment(_whole(line["stream"], "stream"), _whole(line["tokens"], "tokens", 1), first)
+    raise ValueError("expected a token run with ids, or with stream and tokens")
+
+
+def encode_config(config: EngineConfig) -> Json:
+    """``config`` as a JSON object: every field, nested ones as objects."""
+    return asdict(config)
+
+
+def decode_config(line: Any) -> EngineConfig:
+    """The configuration of one JSON object."""
+    if not isinstance(line, dict):
+        raise ValueError("expected config to be an object")
+    values = dict(line)
+    for role in ("target", "draft"):
+        values[role] = tuple(_decode_lifecycle(part) for part in values.get(role, ()))
+    values["drafter"] = _fields(Drafter, values.get("drafter"), "drafter")
+    values["limits"] = _fields(Limits, values.get("limits"), "limits")
+    pools = values.get("pools")
+    if not isinstance(pools, dict):
+        raise ValueError("expected pools to be an object")
+    values["pools"] = {name: _fields(PoolSize, size, f"pools.{name}") for name, size in pools.items()}
+    values["policy"] = PublishPolicy(values.get("policy", PublishPolicy.ALL_REUSABLE))
+    return _fields(EngineConfig, values, "config")
+
+
+def _decode_lifecycle(line: Any) -> Lifecycle:
+    lifecycle = _fields(Lifecycle, line, "lifecycle")
+    return _fields(Lifecycle, {**line, "policy": ReusePolicy(lifecycle.policy)}, "lifecycle")
+
+
+def _fields(kind: type[Any], values: Any, name: str) -> Any:
+    """An instance of the dataclass ``kind`` from a mapping of its fields."""
+    if not isinstance(values, dict):
+        raise ValueError(f"expected {name} to be an object")
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ValueError(f"expected {name} to have the fields of {kind.__name__}: {error}") from error
+
+
+def _whole(value: Any, name: str, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"expected {name} to be a whole number from {least}, found {value!r}")
+    return value
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"expected {name} to be a name, found {value!r}")
+    return value

@@ -1,0 +1,57 @@
+"""A trace of ops applied again: the same decisions, compared by digest with the run that wrote it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from model.builds import Build
+from model.faults import resolve_build
+from model.ops import World
+from scenarios.errors import InputError
+from scenarios.expect import Expectation
+from sim.optrace import Trace, load_trace
+from sim.result import RunResult
+from sim.run import Progress, apply_ops, gather
+
+_HEX = 64  # characters of a digest; anything else is a word that says why there is none
+
+
+def run_trace(path: Path) -> RunResult:
+    """Apply the trace at ``path`` on the build and at the check level that wrote it.
+
+    Raises InputError for a trace that cannot be read and for a build that is not known.
+    """
+    trace = load_trace(path)
+    try:
+        build = resolve_build(trace.build)
+    except KeyError as error:
+        raise InputError(str(path), 1, "build", f"expected a known build, found {trace.build!r}") from error
+    return replay_trace(trace, build, check=trace.check)
+
+
+def replay_trace(
+    trace: Trace,
+    build: Build,
+    *,
+    check: str = "incremental",
+    keep_events: bool = False,
+    record_ops: bool = False,
+    progress: Progress | None = None,
+) -> RunResult:
+    """Apply the ops of ``trace`` to a new world. On the build that wrote it a digest that differs is a missed line."""
+    world = World(trace.config, build, check=check, keep_events=keep_events, record_ops=record_ops)
+    course = apply_ops(world, trace.ops, progress)
+    result = gather(world, trace.scenario, trace.seed, course, Expectation(violations=None))
+    if build.name != trace.build or result.interrupted:
+        return result
+    pairs = (
+        ("decision digest", trace.decision_digest, result.decision_digest),
+        ("memory digest", trace.memory_digest, result.memory_digest),
+    )
+    differing = [
+        f"{name}: expected {before}, found {after}"
+        for name, before, after in pairs
+        if before != after and len(before) == len(after) == _HEX
+    ]
+    return replace(result, missed=[*result.missed, *differing])

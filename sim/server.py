@@ -1,0 +1,191 @@
+"""One engine under a clock: dispatch, wait for the device, settle.
+
+The timeline is that of the overlap scheduler (semantics.md section 11). With ``run_ahead`` 1 iteration i + 1 is
+dispatched while the device runs iteration i, and the device executes dispatched steps back to back. The host needs
+``host_ns`` for each dispatch; the device hides it as long as a step is in flight.
+
+A step is one or two events of the clock, whatever its batch: requests are plain objects.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import NamedTuple
+
+from simpy import Environment, Event
+
+from model.config import RequestSpec
+from model.ops import Cancel, Dispatch, Fail, Op, Outcome, Settle, Submit, World
+from model.plan import StepPlan
+from sim.acceptance import BLOCK, Acceptance
+from sim.cost import CostProfile
+from sim.ticket import Ticket
+
+SAMPLE = 8  # steps between two looks at a request's window coverage, where nothing is drawn from it
+
+
+class Forward(enum.Enum):
+    """How the forward pass of an iteration goes."""
+
+    RUN = "run"
+    SKIP = "skip"  # allocated, then not queued
+    FAIL = "fail"  # queued, then failed
+
+
+_OPS: dict[Forward, Op] = {Forward.RUN: Dispatch(), Forward.SKIP: Dispatch(skip=True), Forward.FAIL: Fail()}
+
+
+class Flight(NamedTuple):
+    """A dispatched step and the time at which the device ends it."""
+
+    plan: StepPlan
+    finish_ns: int
+
+
+class Server:
+    """Drives ``world``; clients call :meth:`submit` and wait for ``Ticket.done``.
+
+    ``before`` is called with an iteration's number ahead of its dispatch, so that disturbances may apply their ops,
+    and says how its forward pass goes; it may be asked more than once for one iteration. ``ended`` is told each
+    request that ended.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        world: World,
+        cost: CostProfile,
+        acceptance: Acceptance,
+        before: Callable[[int], Forward],
+        ended: Callable[[Ticket], None],
+    ) -> None:
+        self.env = env
+        self.world = world
+        self.cost = cost
+        self.acceptance = acceptance
+        self.tickets: dict[int, Ticket] = {}
+        self.iteration = 0
+        self.device_busy_ns = 0
+        self._before = before
+        self._ended = ended
+        self._reads_coverage = acceptance.reads_coverage
+        self._drafting = world.config.drafter.drafts > 0
+        self._flights: deque[Flight] = deque()
+        self._device_free_ns = 0
+        self._idle_passes = 0
+        self._wake: Event | None = None
+
+    def submit(self, spec: RequestSpec, session: str, turn: int) -> Ticket:
+        """Hand a request to the engine now. A refused one is done at once, with its reason in ``Ticket.refused``."""
+        ticket = Ticket(spec.request_id, spec.output_seed, session, turn, int(self.env.now), self.env.event())
+        self.tickets[spec.request_id] = ticket
+        outcome = self.apply(Submit(spec))
+        if not outcome.applied:
+            ticket.refused = outcome.why
+            self._end(ticket)
+        return ticket
+
+    def cancel(self, request_id: int) -> Outcome:
+        """Cancel a request now; its client is told at once."""
+        outcome = self.apply(Cancel(request_id))
+        if outcome.applied:
+            self._end(self.tickets[request_id])
+        return outcome
+
+    def apply(self, op: Op) -> Outcome:
+        """Apply an input that is neither a dispatch nor a settle, and wake the server if it sleeps."""
+        outcome = self.world.apply(op)
+        if self._wake is not None:
+            wake, self._wake = self._wake, None
+            wake.succeed()
+        return outcome
+
+    def run(self) -> Generator[Event, object, None]:
+        """The server's process. It sleeps where only an input can help, so a simulation that is over just ends."""
+        env, engine, flights = self.env, self.world.engine, self._flights
+        limits, host_ns = self.world.config.limits, self.cost.host_ns
+        run_ahead = limits.run_ahead
+        host_free_ns = env.now
+        while True:
+            if engine.in_flight <= run_ahead and engine.has_work() and self._dispatch():
+                self._idle_passes = 0
+                host_free_ns = env.now + host_ns
+                if host_ns and engine.in_flight <= run_ahead:
+                    yield env.timeout(host_ns)
+            elif flights:
+                wait = max(flights[0].finish_ns, host_free_ns) - env.now
+                if wait > 0:
+                    yield env.timeout(wait)
+                self._settle(flights.popleft().plan)
+            elif engine.has_work() and self._idle_passes <= limits.stall_passes:
+                self._idle_passes += 1  # the executor's loop passes again, until the deadlock detector speaks
+                yield env.timeout(max(host_ns, 1))
+            else:
+                self._idle_passes = 0
+                self._wake = env.event()
+                yield self._wake
+
+    def _dispatch(self) -> bool:
+        """Schedule one iteration; False if the engine has nothing to run."""
+        outcome = self.world.apply(_OPS[self._before(self.iteration)])
+        if not outcome.applied:
+            return False
+        self.iteration += 1
+        plan = outcome.plan
+        if plan is None:  # skipped or failed: the host spent its time, the device none
+            return True
+        cost = self.cost.step_ns(len(plan.generation), plan.prefill_tokens)
+        start = max(int(self.env.now) + self.cost.host_ns, self._device_free_ns)
+        self._device_free_ns = start + cost
+        self.device_busy_ns += cost
+        self._flights.append(Flight(plan, self._device_free_ns))
+        return True
+
+    def _settle(self, plan: StepPlan) -> None:
+        """Draw what each generation row commits, settle the step and stamp its tokens with the clock."""
+        tickets, draw = self.tickets, self._draw
+        if self._drafting:
+            accepted = tuple([draw(tickets[row.request_id]) if row.real_drafts else 1 for row in plan.generation])
+        else:
+            accepted = (1,) * len(plan.generation)
+        outcome = self.world.apply(Settle(accepted))
+        now = int(self.env.now)
+        for request_id, tokens, _, finished, drafted in outcome.settled:
+            ticket = tickets[request_id]
+            if drafted:
+                if not ticket.accepted:
+                    ticket.coverage_first = ticket.coverage
+                ticket.accepted.append(ticket.pending)
+                ticket.coverage_sum += ticket.coverage
+            if tokens:
+                ticket.arrivals.append(now)
+                ticket.counts.append(tokens)
+            if finished:
+                self._end(ticket)
+
+    def _draw(self, ticket: Ticket) -> int:
+        """Tokens that the next verify step of real drafts commits; 1, which is ignored, after the request ended."""
+        if ticket.finish_ns >= 0:
+            return 1
+        step = len(ticket.accepted)
+        offset = step % BLOCK
+        if not offset or not ticket.block:
+            ticket.block = self.acceptance.block(ticket.request_id, ticket.key, step)
+        ticket.pending = ticket.block[offset]
+        if self._reads_coverage:
+            ticket.coverage = coverage = self.world.coverage(ticket.request_id)
+            if coverage < 1.0:
+                ticket.pending = self.acceptance.count(ticket.request_id, ticket.key, step, coverage)
+        elif not step % SAMPLE:
+            ticket.coverage = self.world.coverage(ticket.request_id)
+        return ticket.pending
+
+    def _end(self, ticket: Ticket) -> None:
+        """The request ended: finished, cancelled or refused."""
+        if ticket.finish_ns < 0:
+            ticket.finish_ns = int(self.env.now)
+            ticket.block = b""
+            ticket.done.succeed()
+            self._ended(ticket)
