@@ -7,7 +7,6 @@ publication, history) before the next dispatch; the settle of an iteration may f
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,29 +16,13 @@ from model.config import EngineConfig, RequestSpec
 from model.events import EventLog, Kind
 from model.geometry import cdiv
 from model.joint import Twin
+from model.pages import PoolUse
 from model.plan import ContextRow, GenerationRow, Record, Recorder, SettledRow, StepPlan
 from model.request import Request, RequestRecord, State, Totals, len_prompt
 from model.rules.base import Rules
 from model.scheduler import Scheduled, Scheduler
 from model.sequence import Status
 from model.tokens import TokenStream, prompt_tokens, stream_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class PoolUse:
-    """Occupancy of one pool in pages."""
-
-    name: str
-    device_pages: int
-    free: int
-    droppable: int
-    held: int
-    locked: int
-    peak: int
-    host_pages: int
-    host_used: int
-    granted: int
-    evicted: int
 
 
 class Stalled(RuntimeError):
@@ -98,8 +81,11 @@ class Engine:
         step = max(min(prompt, limits.max_num_tokens) + width, width * (1 + limits.run_ahead)) + limits.extra_tokens
         need: dict[str, int] = {}
         for column in twin.columns:
+            everything = cdiv(longest, limits.page_size) + 1
             pages = column.lifecycle.peak_blocks(longest, step, limits.page_size) + 1
-            need[column.pool.name] = need.get(column.pool.name, 0) + min(pages, cdiv(longest, limits.page_size) + 1)
+            if column.draft and not twin.paired and not self.rules.mirror.hint(twin.kind, 1, 0):
+                pages = everything  # behind a hit the mirror has no history yet: it backs all that lies below
+            need[column.pool.name] = need.get(column.pool.name, 0) + min(pages, everything)
         for name, pages in need.items():
             if pages > self.config.pools[name].device_pages:
                 have = self.config.pools[name].device_pages
@@ -326,13 +312,39 @@ class Engine:
                 settled.append(self._commit(request, 1, drafted=False, first=request.generated == 0))
             else:
                 settled.append(SettledRow(row.request_id, 0, False, False, False))
+        log: list[int] = []
         for row, count in zip(plan.generation, accepted, strict=True):
-            request = self._receiver(row.owner)
+            request = self.owners.get(row.owner)
+            if request is None or request.owner != row.owner:
+                request = self._receiver(row.owner)
             if request is None:
                 settled.append(SettledRow(row.request_id, 0, False, False, False))
+                continue
+            drafted = row.real_drafts and row.width > 1
+            if drafted:
+                self._count_drafts(request.record, row.width - 1, count - 1)
+            if request.in_flight:
+                request.in_flight -= 1
+            if request.generated + count < request.spec.max_new_tokens:
+                request.generated += count
+                request.record.output_tokens += count
+                self.totals.output_tokens += count
+                log += (row.request_id, count, request.prompt_length + request.generated)
+                if request.grown:
+                    self.twin.settle_generation(request, count)
+                settled.append(SettledRow(row.request_id, count, False, False, drafted))
             else:
-                settled.append(self._settle_row(request, row, count))
+                settled.append(self._commit(request, count, drafted, first=False))
+        if log:
+            self.log.decisions.add((Kind.SETTLE, len(log), *log))
         return settled
+
+    def _count_drafts(self, record: RequestRecord, drafted: int, accepted: int) -> None:
+        record.spec_steps += 1
+        record.accepted_drafts += accepted
+        record.drafted_tokens += drafted
+        self.totals.spec_steps += 1
+        self.totals.accepted_drafts += accepted
 
     def _receiver(self, owner: int) -> Request | None:
         """The request that a row's output belongs to; ``None`` if it ended or began anew since the dispatch."""
@@ -342,22 +354,6 @@ class Engine:
             return None
         return request
 
-    def _settle_row(self, request: Request, row: GenerationRow, count: int) -> SettledRow:
-        drafted = row.real_drafts and row.width > 1
-        if drafted:
-            record = request.record
-            record.spec_steps += 1
-            record.accepted_drafts += count - 1
-            record.drafted_tokens += row.width - 1
-            self.totals.spec_steps += 1
-            self.totals.accepted_drafts += count - 1
-        if request.in_flight:
-            request.in_flight -= 1
-        result = self._commit(request, count, drafted, first=False)
-        if not result.finished and request.grown:
-            self.twin.settle_generation(request, count)
-        return result
-
     def _commit(self, request: Request, count: int, drafted: bool, first: bool) -> SettledRow:
         left = request.spec.max_new_tokens - request.generated
         tokens = count if count < left else left
@@ -365,7 +361,7 @@ class Engine:
         request.record.output_tokens += tokens
         self.totals.output_tokens += tokens
         request_id = request.spec.request_id
-        self.log.decisions.add((Kind.SETTLE, 3, request_id, count, request.prompt_length + request.generated))
+        self.log.note(Kind.SETTLE, request_id, count, request.prompt_length + request.generated)
         if tokens == left:
             self.log.note(Kind.FINISH, request_id, request.generated)
             self.totals.finished += 1
@@ -376,19 +372,4 @@ class Engine:
 
     def occupancy(self) -> list[PoolUse]:
         """Pages of every pool by state."""
-        return [
-            PoolUse(
-                pool.name,
-                pool.device_pages,
-                pool.free_count(),
-                pool.droppable,
-                pool.demotable,
-                pool.used() - pool.demotable,
-                pool.peak,
-                pool.host_pages,
-                pool.host_pages - len(pool.free_host),
-                pool.granted,
-                pool.evicted,
-            )
-            for pool in self.twin.pools.values()
-        ]
+        return [pool.use() for pool in self.twin.pools.values()]

@@ -69,18 +69,39 @@ FIELDS: dict[Kind, tuple[str, ...]] = {
     Kind.GRANT: ("pool", "owner", "slots.."),
     Kind.COPY: ("pool", "source", "target", "tokens"),
     Kind.MOVE: ("pool", "page", "source", "target"),
-    Kind.PUBLISH: ("pool", "coverage", "owner", "column", "block", "slots.."),
+    Kind.PUBLISH: ("pool", "slot", "coverage", "owner", "column", "block"),
     Kind.BIND: ("slot", "owner", "length", "base", "draft_length"),
     Kind.UNBIND: ("slot",),
     Kind.RELEASE: ("owner",),
-    Kind.MEM_STEP: ("iteration", "rows.."),
-    Kind.MEM_CHUNK: ("iteration", "owner", "start", "end", "base", "tags.."),
+    Kind.MEM_STEP: ("iteration", "owner", "position", "committed", "slot", "tag", "base", "draft_length"),
+    Kind.MEM_CHUNK: ("iteration", "owner", "start", "end", "base", "tag.."),
     Kind.MEM_COPY: ("iteration", "pool", "source", "target", "tokens", "tag"),
     Kind.MEM_GRANT: ("iteration", "pool", "owner", "slots.."),
     Kind.MEM_MOVE: ("iteration", "pool", "source", "target", "tag"),
     Kind.MEM_PUBLISH: ("iteration", "pool", "coverage", "tag", "slots.."),
     Kind.MEM_BIND: ("iteration", "slot", "owner", "length", "base", "draft_length"),
 }
+
+
+# Records that hold several rows: fields before the rows, fields of one row.
+_ROWS: dict[Kind, tuple[int, int]] = {Kind.SETTLE: (0, 3), Kind.MEM_STEP: (1, 7)}
+
+
+def rows_of(kind: Kind, values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The rows of one record, each with the fields that :data:`FIELDS` names.
+
+    Settles and memory steps are recorded a step at a time, publications a run of blocks at a time.
+    """
+    if kind is Kind.PUBLISH:
+        pool, coverage, owner, column, block = values[:5]
+        for place, slot in enumerate(values[5:]):
+            yield (pool, slot, coverage, owner, column, block + place)
+    elif kind in _ROWS:
+        head, width = _ROWS[kind]
+        for begin in range(head, len(values), width):
+            yield values[:head] + values[begin : begin + width]
+    else:
+        yield values
 
 
 class Channel:
@@ -116,7 +137,7 @@ class Channel:
         return self._hash.hexdigest()
 
     def records(self) -> Iterator[tuple[Kind, tuple[int, ...]]]:
-        """The kept records, oldest first."""
+        """The kept records, oldest first, one for each row."""
         self.flush()
         for data in self.kept:
             values = array("q")
@@ -126,7 +147,9 @@ class Channel:
             place = 0
             while place < len(values):
                 count = values[place + 1]
-                yield Kind(values[place]), tuple(values[place + 2 : place + 2 + count])
+                kind = Kind(values[place])
+                for row in rows_of(kind, tuple(values[place + 2 : place + 2 + count])):
+                    yield kind, row
                 place += 2 + count
 
 
@@ -185,11 +208,6 @@ class EventLog:
         for step in plan.generation:
             buffer.extend((Kind.STEP, 4, step[0], step[2], step[3], step[4]))
         self.decisions.count += len(plan.generation)
-
-    def merged_records(self) -> Iterator[tuple[Kind, dict[str, Any]]]:
-        """Kept decisions with named fields; list fields end in ``..`` and take the rest."""
-        for kind, values in self.decisions.records():
-            yield kind, named_fields(kind, values)
 
 
 def named_fields(kind: Kind, values: tuple[int, ...]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from model.config import EngineConfig
+from model.config import EngineConfig, PublishPolicy
 from model.drafter import KINDS
 from model.geometry import Lifecycle
 from model.manager import Manager, Probe
@@ -25,6 +25,7 @@ from model.rules.layout import Shape
 from model.sequence import SequenceCache, Status
 from model.table import TableRow
 from model.tree import Match
+from model.turns import Turns
 
 _NOTHING = Match([], 0)
 
@@ -70,6 +71,9 @@ class Twin:
             for i, lives in enumerate(groups)
             if lives
         )
+        if config.policy is PublishPolicy.PER_CONVERSATION:
+            for manager in self.managers:
+                manager.turns = Turns(manager, config.max_num_turns)
         self.target = self.managers[0]
         self.draft = self.managers[1] if len(self.managers) > 1 else None
         self.columns = tuple(
@@ -80,9 +84,10 @@ class Twin:
                 for column, life in enumerate(manager.lifecycles)
             )
         )
-        # A mirror may start without pages only where the drafter's prefill reads none and its window is bounded.
-        bounded = not self.kind.attends and all(life.window is not None for life in draft)
+        # A mirror may start without pages only where the drafter's prefill reads none and its window is all it reads.
+        bounded = not self.kind.attends and all(life.window is not None and not life.sinks for life in draft)
         self.window = max((life.window or 0 for life in draft), default=0) if bounded else None
+        self._host = any(pool.host_pages for pool in self.pools.values())
         self.width = 1 + config.drafter.drafts
         self.widths = (self.width,) * len(self.managers)
         self.tag_span = self.kind.tag_span(config.drafter.chain)
@@ -120,6 +125,12 @@ class Twin:
             if self.draft is not None:
                 mirror = self.draft.create(request.owner, None, _NOTHING, 0)
                 mirror.starts_at(decision.tokens)
+        sequences = self.sequences(request)
+        for sequence in sequences:
+            sequence.conversation = request.spec.conversation
+            sequence.priority = request.spec.priority
+        request.rows = ()
+        request.tables = [table for sequence in sequences for table in sequence.tables]
         return decision
 
     def _claim_pair(self, request: Request, view: _View, decision: Claim, totals: Totals) -> Claim:
@@ -311,17 +322,17 @@ class Twin:
     def rows(self, request: Request) -> tuple[TableRow, ...]:
         """The request's table rows, one per column; the same object as long as no row changes."""
         owner, known = request.owner, request.rows
+        if known and not self._host:
+            for table in request.tables:
+                if table.row is None:
+                    break
+            else:
+                return known
         rows = [
             table.snapshot(pool)
             for manager in self.managers
             for table, pool in zip(manager.sequences[owner].tables, manager.pools, strict=True)
         ]
-        for row, old in zip(rows, known, strict=False):
-            if row is not old:
-                break
-        else:
-            if known:
-                return known
         request.rows = tuple(rows)
         return request.rows
 

@@ -12,6 +12,7 @@ from model.pages import PagePool
 from model.sequence import Publication, SequenceCache, Status
 from model.table import NO_PAGE, Table
 from model.tree import Match, Node, PrefixTree
+from model.turns import Turns
 
 if TYPE_CHECKING:
     from model.plan import Recorder
@@ -52,6 +53,7 @@ class Manager:
         self.private = frozenset(i for i, life in enumerate(lifecycles) if life.policy is ReusePolicy.PRIVATE)
         self.published_columns = tuple(i for i in range(len(lifecycles)) if i not in self.private)
         self.sequences: dict[int, SequenceCache] = {}
+        self.turns: Turns | None = None  # endpoints kept per conversation, where the policy asks for it
         self.short: tuple[PagePool, int] | None = None  # pool that last said no, and the pages it lacked
         for pool in self.distinct_pools:
             pool.moved = recorder.moved
@@ -117,14 +119,21 @@ class Manager:
         size = self.page_size
         limit = min(tokens, keys.length)
         block = sequence.next_block
-        while (block + 1) * size <= limit:
+        full = limit // size
+        while block < full:
+            unknown = keys.keys[block] not in self.tree.index
             if not self._commit_block(sequence, keys, block, size, fill_until):
                 return
             block += 1
+            if unknown and block < full:
+                self._commit_new(sequence, keys, block, full)
+                block = full
         if final:
             if limit > block * size:
                 self._commit_block(sequence, keys, block, limit - block * size, fill_until)
             self.stop_committing(sequence)
+            if self.turns is not None and sequence.conversation >= 0:
+                self.turns.ended(sequence)
 
     def stop_committing(self, sequence: SequenceCache) -> None:
         """End publication: what is stale and was held for a late commit is dropped."""
@@ -132,6 +141,40 @@ class Manager:
         for column, pool in enumerate(self.pools):
             pool.release_held(array("i", [page for _, page in sequence.stale[column]]))
             sequence.stale[column] = []
+
+    def _commit_new(self, seq: SequenceCache, keys: KeyView, first: int, end: int) -> None:
+        """Publish full blocks ``[first, end)`` below a block that is new itself: the tree knows none of them."""
+        size = self.page_size
+        assert seq.tip is not None
+        nodes = self.tree.grow(seq.tip, keys, first, end)
+        for column in self.published_columns:
+            table, pool, span = seq.tables[column], self.pools[column], self.lifecycles[column].lookahead
+            late = dict(seq.stale[column])
+            low, high = seq.written[column]
+            everything = not self.rules.publish.only_written
+            for place, node in enumerate(nodes):
+                block = first + place
+                page = table.page(block)
+                if page == NO_PAGE:
+                    page = late.get(block, NO_PAGE)
+                    if page == NO_PAGE:
+                        continue
+                start = block * size
+                covered = size if everything or (start >= low and start + size <= high) else None
+                if covered is None:
+                    covered = self.rules.publish.coverage((low, high), start, size)
+                if covered > 0:
+                    node.pages[column] = page
+                    node.coverage[column] = covered
+                    if span:
+                        node.behind[column] = keys.behind(block, covered, span)
+                    pool.attach(page, node, column)
+                    if seq.priority:
+                        pool.priority[page] = seq.priority
+                    self.recorder.published(pool, page, covered, seq.owner, column, block)
+        seq.tip = nodes[-1]
+        seq.next_block = end
+        seq.committed = end * size
 
     def _commit_block(self, seq: SequenceCache, keys: KeyView, block: int, length: int, fill_until: int) -> bool:
         parent = seq.tip if seq.tip is not None else self.tree.root(keys.seed)
@@ -175,6 +218,7 @@ class Manager:
         span = self.lifecycles[column].lookahead
         behind = keys.behind(block, coverage, span)
         if self.tree.set_page(node, column, page, coverage, behind):
+            pool.priority[page] = seq.priority
             self.recorder.published(pool, page, coverage, seq.owner, column, block)
         elif held or length < self.page_size or node.coverage[column] < length:
             return

@@ -120,7 +120,10 @@ class World:
 
     def coverage(self, request_id: int) -> float:
         """Share of the drafter's window that was valid in its last pass; 1 without a drafter pool or before it."""
-        return self.watch.shadow.coverage(request_id) if self.watch is not None else 1.0
+        request = self.engine.live.get(request_id)
+        if self.watch is None or request is None:
+            return 1.0
+        return self.watch.shadow.coverage(request.owner)
 
     def decision_digest(self) -> str:
         """SHA-256 over what the engine decided."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,23 @@ if TYPE_CHECKING:
     from model.tree import Node
 
 BULK = 24  # from this many pages on, numpy beats a loop
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """Occupancy of one pool in pages."""
+
+    name: str
+    device_pages: int
+    free: int
+    droppable: int
+    held: int
+    locked: int
+    peak: int
+    host_pages: int
+    host_used: int
+    granted: int
+    evicted: int
 
 
 class PagePool:
@@ -96,6 +114,22 @@ class PagePool:
         if not self.host_pages:
             return pages.tobytes()
         return self._slots[np.frombuffer(pages, dtype=np.int32)].tobytes()
+
+    def use(self) -> PoolUse:
+        """Pages of this pool by state."""
+        return PoolUse(
+            name=self.name,
+            device_pages=self.device_pages,
+            free=self.free_count(),
+            droppable=self.droppable,
+            held=self.demotable,
+            locked=self.used() - self.demotable,
+            peak=self.peak,
+            host_pages=self.host_pages,
+            host_used=self.host_pages - len(self.free_host),
+            granted=self.granted,
+            evicted=self.evicted,
+        )
 
     # -- grants --------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from model.config import RequestSpec
 from model.rules.claim import Claim
 from model.rules.keys import KeyView
-from model.table import TableRow
+from model.table import Table, TableRow
 from model.tokens import TokenStream
 
 
@@ -101,6 +101,7 @@ class Request:
         "started",
         "state",
         "stream",
+        "tables",
     )
 
     def __init__(self, spec: RequestSpec, order: int, record: RequestRecord) -> None:
@@ -120,6 +121,7 @@ class Request:
         self.generated = 0  # output tokens settled, all epochs
         self.in_flight = 0  # generation rows dispatched and not settled
         self.reach = -1  # cursor of an admission that the token budget cut short
+        self.tables: list[Table] = []  # of its sequences, one per column
         self.rows: tuple[TableRow, ...] = ()  # table rows as last told to a memory
         self.grown: deque[tuple[int, ...]] = deque()  # per generation row in flight, tokens grown per manager
         self.owed: list[int] = [0, 0]  # tokens of capacity to give back per manager, found suspended

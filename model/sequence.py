@@ -50,6 +50,7 @@ class SequenceCache:
         "claimed",
         "commit_limit",
         "committed",
+        "conversation",
         "declined",
         "history",
         "keys",
@@ -57,6 +58,7 @@ class SequenceCache:
         "next_block",
         "owner",
         "partial",
+        "priority",
         "publication",
         "quiet",
         "resumed",
@@ -82,6 +84,8 @@ class SequenceCache:
         self.next_block = 0  # first block that is not committed
         self.publication = Publication.ALLOWED if keys is not None else Publication.STOPPED
         self.declined: frozenset[int] = frozenset()
+        self.conversation = -1
+        self.priority = 0  # of the pages it publishes: lower ones are evicted first
         self.resumed = False
         self.partial: list[int] = [NO_PAGE] * len(manager.lifecycles)  # shared last pages to copy at the first resume
         self.written: list[tuple[int, int]] = [(0, 0)] * len(manager.lifecycles)

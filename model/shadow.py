@@ -194,21 +194,16 @@ class Shadow(CellStore):
             self.write(row, column, reader.tables[column.index], position, position + width - 1, self._provisional)
         reader.flushed = position
 
-    def coverage(self, request_id: int) -> float:
-        """Share of the drafter's window that was valid in the request's last pass; 1 before it or without a pool."""
-        reader = next((entry for entry in self.readers.values() if entry.request_id == request_id), None)
-        return self.reader_coverage(reader) if reader is not None else 1.0
-
-    def reader_coverage(self, reader: Reader) -> float:
-        """Coverage of one request, see :meth:`coverage`."""
-        share, after = 1.0, reader.drafted
-        if after < 0:
+    def coverage(self, owner: int) -> float:
+        """Share of the drafter's window that was valid in the owner's last pass; 1 before it or without a pool."""
+        share, reader = 1.0, self.readers.get(owner)
+        if reader is None or reader.drafted < 0:
             return share
+        after = reader.drafted
         hidden = self.base[reader.slot] * self.page
         for column in self.draft_columns:
             window_from = column.lifecycle.read_from(after)
-            table = reader.tables[column.index] if reader.tables else None
-            backed = table.base * self.page if table is not None else 0
+            backed = reader.tables[column.index].base * self.page if reader.tables else 0
             valid = after - max(window_from, hidden, reader.invalid_below[column.index], backed)
             if after > window_from:
                 share = min(share, max(0, valid) / (after - window_from))

@@ -92,11 +92,28 @@ def stream_tokens(seed: int, start: int, count: int, vocabulary: int) -> NDArray
 
 def prompt_tokens(segments: tuple[Segment, ...], vocabulary: int) -> NDArray[np.uint32]:
     """Token ids of a prompt given as segments, shape ``[sum of lengths]``."""
-    if not segments:
-        return np.empty(0, dtype=np.uint32)
-    if len(segments) == 1:
-        return segment_tokens(segments[0], vocabulary)
-    return np.concatenate([segment_tokens(segment, vocabulary) for segment in segments])
+    if len(segments) < 4 or any(segment.literal for segment in segments):
+        parts = [segment_tokens(segment, vocabulary) for segment in segments]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint32)
+    return _joined_streams(segments, vocabulary)
+
+
+def _joined_streams(segments: tuple[Segment, ...], vocabulary: int) -> NDArray[np.uint32]:
+    """Ids of many named segments at once: what :func:`segment_tokens` gives for each, end to end."""
+    lengths = np.array([segment.length for segment in segments], dtype=np.int64)
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    seeds = mix64_array(np.array([segment.seed & _MASK for segment in segments], dtype=U64))
+    with np.errstate(over="ignore"):
+        counters = np.arange(int(ends[-1]), dtype=U64)
+        counters -= np.repeat(starts.astype(U64), lengths)
+        counters *= U64(_GOLDEN)
+        counters += np.repeat(seeds, lengths)
+    ids = (mix64_array(counters, counters) % U64(vocabulary)).astype(np.uint32)
+    for start, segment in zip(starts.tolist(), segments, strict=True):
+        if segment.first >= 0 and segment.length:
+            ids[start] = segment.first % vocabulary
+    return ids
 
 
 def prefix_sums(tokens: NDArray[np.uint32], start: int, carry: int) -> NDArray[np.uint64]:

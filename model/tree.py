@@ -168,8 +168,10 @@ class PrefixTree:
             stale = lifecycle.sink_blocks(size)
         last = cdiv(end, size) - 1
         needed = end - last * size
-        if covered[last] < needed:
-            return last * size + covered[last] if covered[last] else starts[last] * size
+        # A window of one token reads no page at a page end, so a gap does not reach down over page ends either.
+        if covered[last] < needed and (begin <= last or last < stale):
+            first = last if covered[last] or lifecycle.window == 1 else starts[last]
+            return first * size + covered[last]
         hole = holes[last - 1] if last else -1
         if hole >= begin:
             return hole * size + covered[hole] if covered[hole] else starts[hole] * size
@@ -208,6 +210,19 @@ class PrefixTree:
         if length < self.page_size:
             parent.partials += 1
         return node
+
+    def grow(self, parent: Node, keys: KeyView, first: int, end: int) -> list[Node]:
+        """New nodes for full blocks ``[first, end)`` below ``parent``, which is new and has no children."""
+        size, index, columns = self.page_size, self.index, len(self.lifecycles)
+        items = keys.items[first * size : end * size].tobytes()
+        width = 8 * size
+        nodes: list[Node] = []
+        for place, key in enumerate(keys.keys[first:end]):
+            node = Node(key, parent, items[place * width : (place + 1) * width], size, columns)
+            index[key] = parent.children[key] = node
+            nodes.append(node)
+            parent = node
+        return nodes
 
     def _adopt(self, node: Node, sibling: Node) -> None:
         for column, page in enumerate(sibling.pages):
@@ -255,6 +270,16 @@ class PrefixTree:
 
     def _remove_subtree(self, top: Node) -> None:
         parent = top.parent
+        if not top.children:
+            for column, page in enumerate(top.pages):
+                if page != NO_PAGE:
+                    top.pages[column] = NO_PAGE
+                    top.coverage[column] = 0
+                    self.pools[column].detach(page)
+            self._unlink(top)
+            if parent is not None and not parent.children:
+                self._prune_up(parent)
+            return
         stack = [top]
         while stack:
             node = stack.pop()

@@ -69,6 +69,9 @@ def run_scenario(
     try:
         acceptance = acceptance_model(scenario.acceptance, scenario.seed, config.drafter.drafts)
         cost = cost_profile(scenario.cost, scenario.folder)
+        if check == "off" and acceptance.reads_coverage:
+            problem = "expected a model that does not read the drafter's window, since check off keeps no memory of it"
+            raise FieldError(("acceptance", "coverage"), problem)
         refuse_impossible(world.engine, source)
     except FieldError as error:
         raise scenario.located(error) from error
@@ -108,8 +111,8 @@ def _serve(
             progress(done, total)
 
     server = Server(env, world, cost, acceptance, disturbances.before, ended)
-    if world.check == "off" and acceptance.reads_coverage:
-        course.notes.append("check off: window coverage is unknown, acceptance is drawn for complete windows")
+    if world.engine.twin.unpaired_note:
+        course.notes.append(world.engine.twin.unpaired_note)
     disturbances.attach(env, server)
     Clients(env, server, workload, scenario.seed)
     env.process(server.run())
@@ -158,7 +161,8 @@ def gather(world: World, name: str, seed: int, course: Course, expected: Expecta
         world.drain()
         decisions, memory = world.decision_digest(), world.memory_digest()
         codes = {violation.code for violation in world.violations}
-        missed = expected.missed(engine.records, engine.totals, codes) + _unfinished(world, course, codes)
+        peaks = {pool.name: pool.peak for pool in engine.occupancy()}
+        missed = expected.missed(engine.records, engine.totals, codes, peaks) + _unfinished(world, course, codes)
     return RunResult(
         scenario=name,
         build=world.build.name,

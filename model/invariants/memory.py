@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.cells import CellStore
+from model.drafter import rebased
 from model.geometry import cdiv
 from model.invariants.base import Docket, Violation
 from model.pages import PagePool
@@ -116,9 +117,11 @@ class MemoryLaws:
         hidden = shadow.base[row.slot] * shadow.page
         if shadow.twin.kind.slot:
             high = shadow.draft_length[row.slot]
-            if isinstance(row, ContextRow):
-                return high, high, 0  # the store projects; it reads nothing
-            return max(hidden, column.lifecycle.read_from(high)), high, position - high
+            table = row.tables[column.index]
+            first, visible = rebased(table.base + len(table.view), shadow.base[row.slot], high, shadow.page)
+            if isinstance(row, ContextRow) or not visible:
+                return high, high, 0  # the store projects and reads nothing; an empty context has nothing to read
+            return max(first * shadow.page, column.lifecycle.read_from(high)), high, position - high
         high = min(position, reader.draft_final)
         return max(hidden, column.lifecycle.read_from(position)), high, 0
 
@@ -148,7 +151,8 @@ class MemoryLaws:
             if sinks and (everything or reader.seen_rows[index] is None):
                 blocks = np.arange(min(sinks, len(table.sinks) // 4))
                 kept = np.frombuffer(table.sinks, dtype=np.int32)[: len(blocks)]
-                self._compare(shadow, column, row, reader, blocks, kept, (0, min(high, sinks * page), lag))
+                hidden = shadow.base[row.slot] * page if column.draft else 0  # a base hides the sinks as well
+                self._compare(shadow, column, row, reader, blocks, kept, (hidden, min(high, sinks * page), lag))
             reader.checked_from[index] = min(low, reader.checked_from[index])
         reader.seen_rows[index] = table
         reader.seen_versions[index] = versions.tobytes()

@@ -18,24 +18,34 @@ class StepLaws:
 
     def __init__(self, engine: Engine, docket: Docket) -> None:
         self.engine, self.docket = engine, docket
-        self._before: dict[int, tuple[int, Image, int, int]] = {}
+        self._before: dict[int, tuple[int, bool, tuple[Image, int, int]]] = {}
         self.idle_passes = 0
 
     # -- ROLLBACK ------------------------------------------------------------------------------------------------
 
     def remember(self) -> None:
         """Take an image of every started request before a pass that will not run."""
-        self._before = {
-            request.request_id: (request.owner, self._image(request), request.cursor, self._slot_base(request))
-            for request in self.engine.scheduler.active
-            if request.started
-        }
+        self._before = {}
+        for request in self.engine.scheduler.active:
+            if request.started:
+                behind = self._behind(request)
+                self._before[request.request_id] = (request.owner, behind, self._state(request, behind))
 
-    def _image(self, request: Request) -> Image:
-        return tuple(
-            (sequence.capacity, sequence.history, sequence.blocks, sum(table.count() for table in sequence.tables))
-            for sequence in self.engine.twin.sequences(request)
-        )
+    def _behind(self, request: Request) -> bool:
+        """Whether a step settled while the request was suspended: its next resume applies it."""
+        settled = request.settled_position()
+        return any(request.owed) or any(seq.history < settled for seq in self.engine.twin.sequences(request))
+
+    def _state(self, request: Request, behind: bool) -> tuple[Image, int, int]:
+        """(lengths and pages of each sequence with all settled steps applied, cursor, base page of the slot)."""
+        image = []
+        for place, sequence in enumerate(self.engine.twin.sequences(request)):
+            capacity = sequence.capacity - request.owed[place]
+            history = max(sequence.history, request.settled_position())
+            blocks = cdiv(capacity, sequence.manager.page_size) if behind else sequence.blocks
+            pages = -1 if behind else sum(table.count() for table in sequence.tables)
+            image.append((capacity, history, blocks, pages))
+        return tuple(image), request.cursor, self._slot_base(request)
 
     def _slot_base(self, request: Request) -> int:
         slots = self.engine.slots
@@ -50,9 +60,11 @@ class StepLaws:
                 self._nothing_held(request)
                 continue
             before = self._before.get(request_id)
-            now = (request.owner, self._image(request), request.cursor, self._slot_base(request))
-            if before is not None and before[0] == request.owner and before != now:
-                self._kept(request, str(before[1:]), str(now[1:]))
+            if before is None or before[0] != request.owner:
+                continue
+            now = self._state(request, before[1])
+            if before[2] != now:
+                self._kept(request, str(before[2]), str(now))
 
     def _nothing_held(self, request: Request) -> None:
         held = self.engine.twin.sequences(request)

@@ -14,8 +14,8 @@ class Slots:
 
     ``hides_prefix``: a prefix whose drafter cells do not exist here lies below the base. ``parks``: an absent
     request's base is kept. ``seed``: where a slot with no parked base starts. ``keeps_base``: a failed forward
-    restores the base as well as the length. ``clears_on_reuse``: nothing of a slot's last owner is inherited.
-    ``stores_in_place``: a context tail is stored at its target position, not at the slot's own 0.
+    restores the base as well as the length. ``stores_in_place``: a context tail is stored at its target position,
+    not at the slot's own 0.
     """
 
     name: str = "parked-and-resumed"
@@ -23,7 +23,6 @@ class Slots:
     parks: bool = True
     seed: Seed = Seed.PAGE
     keeps_base: bool = True
-    clears_on_reuse: bool = True
     stores_in_place: bool = True
 
     def first(self, claim: int, reused: int, page_size: int) -> SlotState:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from property_tests.sim_room.helpers import scenario, served, tiny
+from scenarios.errors import InputError
 from sim.result import RunResult
 
 
@@ -80,7 +81,12 @@ def test_another_seed_draws_otherwise() -> None:
     assert one.timings[0].accepted != two.timings[0].accepted
 
 
-def test_without_checks_the_coverage_is_unknown_and_said_so() -> None:
-    result = served(tiny([{"name": "s", "prompt": 20, "output": 20}], acceptance={"coverage": 0.8}), check="off")
+def test_without_checks_an_acceptance_that_reads_the_window_is_refused() -> None:
+    scenario = tiny([{"name": "s", "prompt": 20, "output": 20}], acceptance={"coverage": 0.8})
+    with pytest.raises(InputError, match="check off keeps no memory"):
+        served(scenario, check="off")
+
+
+def test_without_checks_the_coverage_of_a_forced_run_is_unknown() -> None:
+    result = served(tiny([{"name": "s", "prompt": 20, "output": 20}], acceptance={"forced": 2}), check="off")
     assert result.summary()["drafter_window_coverage"] == {"first_step_after_hit": None, "all_steps": None}
-    assert any("window coverage is unknown" in note for note in result.notes)
