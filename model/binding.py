@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from model.drafter import SlotMap, SlotSnapshot, SlotState
+from model.geometry import cdiv
 from model.joint import Twin
 from model.plan import Record, Recorder
 from model.request import Request
@@ -36,7 +37,7 @@ class RowBinder:
         page = self.twin.config.limits.page_size
         slots, rule, claim = self.slots, self.twin.rules.slots, request.claim
         if not self.twin.kind.slot:
-            state = SlotState(claim.tokens // page if claim.fresh else 0, position)
+            state = SlotState(cdiv(claim.tokens, page) if claim.fresh else 0, position)
         elif request.owner in slots.parked or request.started:
             state = rule.returning(slots.parked.get(request.owner), position, page)
         else:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from model.rules.admission import Admission
 from model.rules.base import Rules
-from model.rules.claim import JointMinimum, TargetOnly, WindowedPair
-from model.rules.layout import Layout, Retention, Shape
+from model.rules.claim import DropLastPage, JointMinimum, RecomputeTail, TargetOnly, WindowedPair, WithoutWindow
+from model.rules.keys import LookaheadHash, ShiftedStream, WholeBlocks
+from model.rules.layout import Layout, Mirror, Retention, Shape
 from model.rules.publish import BranchWindow, Publish
 from model.rules.slots import Slots
 
@@ -28,7 +30,9 @@ class Build:
 _SEPARATE = Layout("separate", Shape.SEPARATE)
 _PAIRED = Layout("paired", Shape.PAIRED)
 _UNIFIED = Rules()
-_PAIRED_22 = Rules(layout=_PAIRED, publish=Publish(), retention=Retention("window-and-trailing-page", pages=1))
+_TRAILING = Retention("window-and-trailing-page", pages=1)
+_WHOLE_BLOCKS = Publish("whole-blocks", draft_at_endpoint=False, branch=BranchWindow.NEVER, partial_pages=False)
+_PAIRED_22 = Rules(layout=_PAIRED, publish=Publish(), retention=_TRAILING)
 
 BUILDS: dict[str, Build] = {
     build.name: build
@@ -53,6 +57,17 @@ BUILDS: dict[str, Build] = {
             "#21 alone (hypothesis of seed 000's 561,484 prefilled tokens)",
         ),
         Build(
+            "joint-18093",
+            Rules(
+                layout=_PAIRED,
+                keys=ShiftedStream(),
+                claim=JointMinimum(),
+                publish=Publish("per-chunk", draft_at_endpoint=False, branch=BranchWindow.NEVER),
+            ),
+            "Two pools under one cursor, both keyed on the stream shifted by the lookahead.",
+            "#18093 as proposed (seed 004)",
+        ),
+        Build(
             "joint-backoff",
             Rules(
                 layout=_PAIRED,
@@ -61,6 +76,31 @@ BUILDS: dict[str, Build] = {
             ),
             "Two pools claim the lesser of their matches; matches are trimmed by the lookahead.",
             "what was merged in place of #18093",
+        ),
+        Build(
+            "mirror-legacy",
+            Rules(
+                layout=_SEPARATE,
+                claim=TargetOnly(),
+                mirror=Mirror("legacy-draft-view", history=False, whole_prompt=True),
+                admission=Admission("draft-outside-admission", counts_draft=False),
+            ),
+            "The mirror is sized for the whole prompt at once, outside admission; a windowed pool cannot hold it.",
+            "main before #21281 (seed 002)",
+            correct=False,
+            must_fire=("ADMIT",),
+        ),
+        Build(
+            "mirror-21281",
+            Rules(layout=_SEPARATE, claim=TargetOnly(), retention=_TRAILING),
+            "An unpaired mirror sized from the request's history, with a page of retention below its window.",
+            "#21281 (seed 002)",
+        ),
+        Build(
+            "recompute-tail",
+            Rules(layout=_SEPARATE, claim=RecomputeTail(), retention=_TRAILING),
+            "Unpaired; a hit is rewound so that the drafter's window runs through the target again.",
+            "recompute of the speculative tail, upstream",
         ),
         Build(
             "paired-22",
@@ -85,10 +125,52 @@ BUILDS: dict[str, Build] = {
             "unified layout before its partial-endpoint commit (seed 003)",
         ),
         Build(
+            "unified-nowindow",
+            replace(_UNIFIED, claim=WithoutWindow()),
+            "The experiment that claims the target's match without the drafter's window: only acceptance suffers.",
+            "experiment of seed 003: acceptance length 3.219 instead of 3.722",
+            correct=False,
+        ),
+        Build(
             "unified",
             _UNIFIED,
             "One manager hosts both; the drafter's window is reused wherever it is complete.",
             "unified layout at its head (seed 003)",
+        ),
+        Build(
+            "vllm-drop-last",
+            Rules(
+                layout=Layout("draft-group-in-shared-pool", Shape.UNIFIED, draft_required=True, shares_pool=True),
+                keys=WholeBlocks(),
+                claim=DropLastPage(),
+                publish=_WHOLE_BLOCKS,
+            ),
+            "A draft group in the target's pool; whole blocks only, and the last matched one is dropped.",
+            "vLLM without lookahead keys; with a lookahead drafter a branch on a page end shares a cell",
+            correct=False,
+            must_fire=("KEY",),
+        ),
+        Build(
+            "vllm-lookahead",
+            Rules(
+                layout=Layout("optional-draft-group-in-shared-pool", Shape.UNIFIED, shares_pool=True),
+                keys=LookaheadHash(),
+                claim=WindowedPair("window-tail-replay", boundary=True, branch=False),
+                publish=_WHOLE_BLOCKS,
+            ),
+            "Block hashes cover the next tokens; a hit is kept and the drafter's window tail is replayed.",
+            "vLLM with lookahead block hashes and bounded replay",
+        ),
+        Build(
+            "sglang-fused",
+            Rules(
+                layout=Layout("fused-page", Shape.UNIFIED, draft_required=True, fused=True),
+                keys=ShiftedStream(),
+                claim=JointMinimum(),
+                publish=Publish("per-chunk", draft_at_endpoint=False, branch=BranchWindow.NEVER),
+            ),
+            "The drafter's bytes lie in the target's page, under keys that see one token ahead.",
+            "SGLang's fused lanes and bigram keys",
         ),
     )
 }

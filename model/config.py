@@ -15,6 +15,7 @@ class PublishPolicy(enum.StrEnum):
     ALL_REUSABLE = "all_reusable"  # every full block, after every chunk
     PER_REQUEST = "per_request"  # at the end of the context, pages live there
     PER_CONVERSATION = "per_conversation"  # likewise, the last endpoints of a conversation
+    NONE = "none"  # block reuse off: nothing is looked up or published
 
 
 @dataclass(frozen=True, slots=True)

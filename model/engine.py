@@ -81,14 +81,16 @@ class Engine:
         step = max(min(prompt, limits.max_num_tokens) + width, width * (1 + limits.run_ahead)) + limits.extra_tokens
         need: dict[str, int] = {}
         for column in twin.columns:
+            if column.draft and not self.rules.admission.counts_draft:
+                continue  # what admission does not count it cannot refuse
             everything = cdiv(longest, limits.page_size) + 1
             pages = column.lifecycle.peak_blocks(longest, step, limits.page_size) + 1
             if column.draft and not twin.paired and not self.rules.mirror.hint(twin.kind, 1, 0):
                 pages = everything  # behind a hit the mirror has no history yet: it backs all that lies below
             need[column.pool.name] = need.get(column.pool.name, 0) + min(pages, everything)
         for name, pages in need.items():
-            if pages > self.config.pools[name].device_pages:
-                have = self.config.pools[name].device_pages
+            have = twin.pools[name].device_pages
+            if pages > have:
                 return f"request {spec.request_id} needs up to {pages} pages of pool {name!r}, which has {have}"
         return None
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from model.config import EngineConfig, PublishPolicy
+from model.claim_view import TwinView
+from model.config import EngineConfig, PoolSize, PublishPolicy
 from model.drafter import KINDS
 from model.geometry import Lifecycle
-from model.manager import Manager, Probe
+from model.manager import Manager
+from model.mirror import resize_error
 from model.pages import PagePool
 from model.plan import Recorder
 from model.request import Request, Totals
 from model.rules.base import Rules
 from model.rules.claim import Claim
-from model.rules.keys import KeyView
 from model.rules.layout import Shape
 from model.sequence import SequenceCache, Status
 from model.table import TableRow
@@ -62,8 +63,8 @@ class Twin:
         draft = draft if self.has_drafter else ()
         names = dict.fromkeys(life.pool for life in (*config.target, *draft))
         self.pools = {
-            name: PagePool(name, i, config.pools[name].device_pages, config.pools[name].host_pages)
-            for i, name in enumerate(names)
+            name: PagePool(name, i, size.device_pages, size.host_pages)
+            for i, (name, size) in enumerate((name, self._size(name, draft)) for name in names)
         }
         groups = [(*config.target, *draft)] if shape is Shape.UNIFIED else [config.target, draft]
         self.managers = tuple(
@@ -90,8 +91,16 @@ class Twin:
         self._host = any(pool.host_pages for pool in self.pools.values())
         self.width = 1 + config.drafter.drafts
         self.widths = (self.width,) * len(self.managers)
+        self.resize_error = ""  # what the last growth of a context that failed said
         self.tag_span = self.kind.tag_span(config.drafter.chain)
         self.span = self.kind.tag_span(config.drafter.chain) if self.paired else 0
+
+    def _size(self, name: str, draft: tuple[Lifecycle, ...]) -> PoolSize:
+        """Size of a pool; fused pages are as many as the target's."""
+        fused = self.shape is Shape.UNIFIED and self.rules.layout.fused
+        if fused and name in {life.pool for life in draft}:
+            return self.config.pools[self.config.target[0].pool]
+        return self.config.pools[name]
 
     # -- claim ---------------------------------------------------------------------------------------------------
 
@@ -115,7 +124,13 @@ class Twin:
         """Create the request's sequences in every manager and return where it starts."""
         keys = request.keys
         assert keys is not None
-        view = _View(self, request, self.target.probe(keys))
+        if self.config.policy is PublishPolicy.NONE:
+            for manager in self.managers:
+                manager.create(request.owner, None, _NOTHING, 0)
+            request.tables = [table for sequence in self.sequences(request) for table in sequence.tables]
+            request.rows = ()
+            return Claim(0, fresh=False)
+        view = TwinView(self, request, self.target.probe(keys))
         decision = self.rules.claim.decide(view)
         if self.draft is not None and self.paired:
             decision = self._claim_pair(request, view, decision, totals)
@@ -133,7 +148,7 @@ class Twin:
         request.tables = [table for sequence in sequences for table in sequence.tables]
         return decision
 
-    def _claim_pair(self, request: Request, view: _View, decision: Claim, totals: Totals) -> Claim:
+    def _claim_pair(self, request: Request, view: TwinView, decision: Claim, totals: Totals) -> Claim:
         """Both managers claim what was decided; the order and the fallback of the paired admission."""
         assert self.draft is not None and request.keys is not None and request.draft_keys is not None
         if decision.fresh:
@@ -194,9 +209,14 @@ class Twin:
             if manager is self.draft and not self.paired:
                 history = max(history, self.rules.mirror.hint(self.kind, request.cursor, sequence.capacity))
             covered = need if manager is self.target or self.rules.admission.covers_block else end
+            if manager is self.draft and not self.paired and self.rules.mirror.whole_prompt:
+                covered = request.context_length + drafts + limits.extra_tokens
             if sequence.resize(max(before, covered, history), history):
                 done.append((sequence, before))
-            elif manager is self.target or self.rules.admission.counts_draft:
+                continue
+            if manager is self.draft and not self.paired:
+                self.resize_error = resize_error(manager, sequence, max(before, covered, history))
+            if manager is self.target or self.rules.admission.counts_draft:
                 if self.rules.admission.reverts_target:
                     for grown, capacity in reversed(done):
                         grown.resize(max(capacity, grown.history), grown.history)
@@ -335,55 +355,3 @@ class Twin:
         ]
         request.rows = tuple(rows)
         return request.rows
-
-
-class _View:
-    """Answers a claim rule's questions about one request."""
-
-    def __init__(self, twin: Twin, request: Request, probe: Probe) -> None:
-        self.twin = twin
-        self.request = request
-        self.probe = probe
-        self.length = request.context_length
-        self.page_size = twin.config.limits.page_size
-        self.window = twin.window
-        self.branches = twin.rules.publish.publishes_branch(twin.config.policy)
-        self.target = probe.tokens
-        self._draft: Probe | None = None
-
-    def _draft_probe(self) -> Probe:
-        if self._draft is None:
-            assert self.twin.draft is not None and self.request.draft_keys is not None
-            self._draft = self.twin.draft.probe(self.request.draft_keys)
-        return self._draft
-
-    def _keys(self) -> KeyView:
-        assert self.request.keys is not None
-        return self.request.keys
-
-    def draft_match(self) -> int:
-        twin = self.twin
-        if twin.draft is not None:
-            return self._draft_probe().tokens
-        return twin.target.deepest(self.probe.match, self.target, twin.target.optional, self._keys())
-
-    def required(self, end: int) -> int:
-        twin = self.twin
-        return twin.target.deepest(self.probe.match, end, twin.target.required, self._keys())
-
-    def joint(self, end: int, boundary: bool) -> int:
-        twin = self.twin
-        if not twin.has_drafter:
-            return end
-        keys = self._keys()
-        if twin.draft is None:
-            columns = (*twin.target.required, *twin.target.optional)
-            return twin.target.deepest(self.probe.match, end, columns, keys, boundary)
-        draft = self._draft_probe()
-        end = min(end, draft.tokens)
-        while True:
-            lower = twin.draft.deepest(draft.match, end, twin.draft.required, keys, boundary)
-            lower = twin.target.deepest(self.probe.match, lower, twin.target.required, keys)
-            if lower == end:
-                return end
-            end = lower

@@ -62,7 +62,7 @@ class Manager:
 
     def probe(self, keys: KeyView, limit: int | None = None) -> Probe:
         """Match a prompt without side effects, the claim being at most ``limit`` tokens."""
-        match = self.tree.match(keys.seed, keys.keys, keys.items, keys.lookup(limit))
+        match = self.tree.match(keys.seed, keys.keys, keys.items, keys.lookup(limit), keys.partial)
         return Probe(match, self.rules.prune.endpoint(self, match, keys.trim(match.tokens), self.required, keys))
 
     def deepest(self, match: Match, end: int, columns: Sequence[int], keys: KeyView, boundary: bool = False) -> int:
@@ -129,7 +129,7 @@ class Manager:
                 self._commit_new(sequence, keys, block, full)
                 block = full
         if final:
-            if limit > block * size:
+            if limit > block * size and self.rules.publish.partial_pages:
                 self._commit_block(sequence, keys, block, limit - block * size, fill_until)
             self.stop_committing(sequence)
             if self.turns is not None and sequence.conversation >= 0:
@@ -222,8 +222,8 @@ class Manager:
             self.recorder.published(pool, page, coverage, seq.owner, column, block)
         elif held or length < self.page_size or node.coverage[column] < length:
             return
-        elif node.behind[column] == behind and (block + 1) * self.page_size + span <= keys.prompt_length:
-            # Cells that depend on tokens behind the prompt are the owner's to rewrite: such a page stays its own.
+        elif node.behind[column] == behind and (block + 1) * self.page_size + span <= keys.keyed:
+            # Cells that depend on tokens behind the keyed ones are the owner's to rewrite: such a page stays its own.
             self._rebase(table, pool, block, page, cached)
 
     @staticmethod

@@ -279,6 +279,8 @@ class Shadow(CellStore):
         reader.lag = 0
         if self.draft_columns:
             self._run_drafter(row, reader, count, position)
+        else:
+            self.draft_length[slot] = after  # no pool to fold into
         reader.flushed = after
         reader.slot = slot
         reader.tables = row.tables
@@ -311,6 +313,8 @@ class Shadow(CellStore):
                     self.write(row, column, table, begin + 1, final, self._provisional)
                 else:
                     self.write(row, column, table, begin, final, cells)
+                if self.laws is not None:
+                    self.laws.folded(self, row, reader, column, (begin, final, lag))
         self._draft_cells(row, after, length)
         self.draft_length[slot] = after
         reader.lag = lag

@@ -84,8 +84,8 @@ class PrefixTree:
 
     # -- match ---------------------------------------------------------------------------------------------------
 
-    def match(self, seed: int, keys: Sequence[int], items: memoryview, length: int) -> Match:
-        """Longest cached prefix of a prompt of ``length`` key items, full blocks by key, then one block in part.
+    def match(self, seed: int, keys: Sequence[int], items: memoryview, length: int, partial: bool = True) -> Match:
+        """Longest cached prefix of a prompt of ``length`` key items, full blocks by key, then ``partial``ly one block.
 
         ``keys`` are the keys of its full blocks, ``items`` its key items as a memoryview of int64.
         """
@@ -98,7 +98,8 @@ class PrefixTree:
             nodes.append(node)
         matched = len(nodes) * size
         parent = nodes[-1] if nodes else self.roots.get(seed)
-        if parent is not None and matched < length and 0 < len(parent.children) < self.partial_children:
+        few = parent is not None and 0 < len(parent.children) < self.partial_children
+        if partial and parent is not None and few and matched < length:
             wanted = items[matched : min(length, matched + size)].tobytes()
             best, common = self._best_child(parent, wanted)
             if best is not None:

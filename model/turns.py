@@ -27,7 +27,8 @@ class Turns:
         self.manager = manager
         self.keep = keep
         self.endpoints: dict[int, deque[Endpoint]] = {}
-        self._shared: Counter[tuple[int, int]] = Counter()  # (column, page) -> kept endpoints that contain it
+        # Kept endpoints that contain a page; with its node, since an evicted page may serve another prompt next.
+        self._shared: Counter[tuple[Node, int, int]] = Counter()
         self.windowed = [column for column, life in enumerate(manager.lifecycles) if life.window is not None]
 
     def ended(self, sequence: SequenceCache) -> None:
@@ -39,7 +40,7 @@ class Turns:
                 node = cached[page]
                 if node is not None:
                     endpoint.append((node, column, page))
-                    self._shared[column, page] += 1
+                    self._shared[node, column, page] += 1
         kept = self.endpoints.setdefault(sequence.conversation, deque())
         kept.append(endpoint)
         if len(kept) > self.keep:
@@ -47,10 +48,10 @@ class Turns:
 
     def _drop(self, endpoint: Endpoint) -> None:
         for node, column, page in endpoint:
-            self._shared[column, page] -= 1
-            if self._shared[column, page]:
+            self._shared[node, column, page] -= 1
+            if self._shared[node, column, page]:
                 continue
-            del self._shared[column, page]
+            del self._shared[node, column, page]
             droppable = self.manager.pools[column].state[page] == PageState.DROPPABLE
             if droppable and node.alive and node.pages[column] == page:
                 self.manager.tree.lose(node, column)

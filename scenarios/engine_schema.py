@@ -105,7 +105,7 @@ class PoolBytes(Part):
     draft_pages_per_slot: Count | None = Field(default=None, description="instead of the window-sized share")
 
 
-Policy = Literal["all_reusable", "per_request", "per_conversation"]
+Policy = Literal["all_reusable", "per_request", "per_conversation", "none"]
 
 
 class PolicySpec(Part):

@@ -86,17 +86,19 @@ class MemoryLaws:
         """The device reads the table rows of this very step."""
         for planned, row in zip((*plan.context, *plan.generation), used, strict=True):
             self.docket.count("MAP")
-            if planned.tables != row.tables:
-                self.docket.report(
-                    Violation(
-                        "MAP",
-                        "the device reads the table of another step",
-                        row.request_id,
-                        step=plan.iteration,
-                        expected="the rows of its own step",
-                        found="what the shared buffer held",
+            for column, own, told in zip(shadow.columns, planned.tables, row.tables, strict=True):
+                if own != told:
+                    self.docket.report(
+                        Violation(
+                            "MAP",
+                            "the device reads the table of another step",
+                            row.request_id,
+                            column.pool.name,
+                            step=plan.iteration,
+                            expected=f"its own row: {len(own.view)} blocks from block {own.base}",
+                            found=f"what the shared buffer held: {len(told.view)} blocks from block {told.base}",
+                        )
                     )
-                )
 
     def _foreign_slot(self, shadow: Shadow, row: Row) -> None:
         self.docket.report(
@@ -121,7 +123,8 @@ class MemoryLaws:
             first, visible = rebased(table.base + len(table.view), shadow.base[row.slot], high, shadow.page)
             if isinstance(row, ContextRow) or not visible:
                 return high, high, 0  # the store projects and reads nothing; an empty context has nothing to read
-            return max(first * shadow.page, column.lifecycle.read_from(high)), high, position - high
+            low = column.lifecycle.read_from(high + 1)  # it reads once it has folded a token or more
+            return max(first * shadow.page, low), high, position - high
         high = min(position, reader.draft_final)
         return max(hidden, column.lifecycle.read_from(position)), high, 0
 
@@ -259,6 +262,21 @@ class MemoryLaws:
             table = row.tables[column.index]
             if low < after and low // shadow.page < table.base:
                 self._missing(shadow, column, row, table, low // shadow.page, after)
+
+    def folded(
+        self, shadow: Shadow, row: GenerationRow, reader: Reader, column: Column, span: tuple[int, int, int]
+    ) -> None:
+        """Cells ``[begin, end)`` that the drafter's pass folded, and now reads, are final and right."""
+        begin, end, lag = span
+        page, index = shadow.page, column.index
+        table, flat, tags = row.tables[index], shadow.flat[shadow.pool_of[index]], reader.views[index]
+        for block in range(max(begin // page, table.base), min(cdiv(end, page), table.base + len(table.view))):
+            low, high = max(begin, block * page), min(end, (block + 1) * page)
+            slot = table.view[block - table.base]
+            cell = slot * page + low - block * page
+            if flat[cell : cell + high - low] != tags[low + lag : high + lag]:
+                place = np.array([slot], dtype=np.int32)
+                self._compare(shadow, column, row, reader, np.array([block]), place, span)
 
     # -- writes and publication ----------------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ class ReferenceLaw:
             self._report(pool, -1, step, "each free page once", "a page is free twice")
 
     def _check_cache(self, pool: PagePool, step: int) -> None:
-        """Droppable pages are cached by a live node, the evictor would find them, and the counters agree.
+        """Droppable pages are cached by a live node, free ones by none, the evictor would find all, and counters agree.
 
         Nodes are looked up where a page's state or tenancy moved since the last check, all of them every so often.
         """
@@ -142,13 +142,16 @@ class ReferenceLaw:
         droppable = state == PageState.DROPPABLE
         tenancy = np.frombuffer(pool.tenancy, np.int64)
         before = self._seen.get(pool.name)
-        suspects = droppable
+        suspects = state <= PageState.DROPPABLE
         if before is not None and self._checks % EVERYTHING:
-            suspects = droppable & ((before[0] != state) | (before[1] != tenancy))
+            suspects &= (before[0] != state) | (before[1] != tenancy)
         self._seen[pool.name] = (state.copy(), tenancy.copy())
         for page in np.flatnonzero(suspects).tolist():
             node = pool.node[page]
-            if node is None or not node.alive or node.pages[pool.column[page]] != page:
+            if state[page] == PageState.FREE:
+                if node is not None:
+                    self._report(pool, page, step, "no node caches a free page", "a node does")
+            elif node is None or not node.alive or node.pages[pool.column[page]] != page:
                 self._report(pool, page, step, "a live node caches the page", "no live node does")
         device = droppable & (np.frombuffer(pool.slot, np.int32) < pool.device_pages)
         count = int(device.sum())

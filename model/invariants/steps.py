@@ -133,7 +133,7 @@ class StepLaws:
                 self.docket.report(
                     Violation(
                         "ADMIT",
-                        f"admitted without its {manager.role} pages",
+                        f"admitted without its {manager.role} pages" + self._why(),
                         request_id,
                         manager.pools[0].name,
                         step=plan.iteration,
@@ -141,6 +141,10 @@ class StepLaws:
                         found=f"{sequence.capacity} tokens, {sequence.status.name.lower()}",
                     )
                 )
+
+    def _why(self) -> str:
+        error = self.engine.twin.resize_error
+        return f": {error}" if error else ""
 
     # -- PROGRESS ------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from model.plan import SettledRow, StepPlan
 from model.shadow import Shadow
 
 EVERY = 256  # steps between exhaustive checks in incremental mode
+EVERY_ROW = 64  # iterations between comparisons of the device's rows with the sequences, likewise
 
 
 class Watch:
@@ -31,6 +32,7 @@ class Watch:
         if self.exhaustive:
             engine.scheduler.on_refused = self.steps.justified
         self._settles = 0
+        self._suspensions = 0
 
     def submitted(self, request_id: int) -> None:
         """A request was queued."""
@@ -38,12 +40,14 @@ class Watch:
 
     def before_pass(self, skip: str) -> None:
         """A pass is about to run."""
+        self._after_suspensions()
         if skip:
             self.steps.remember()
 
     def after_pass(self, skip: str, plan: StepPlan | None) -> None:
         """A pass ran: ``plan`` is what it dispatched, if anything."""
         engine, steps = self.engine, self.steps
+        self._after_suspensions()
         taken = engine.last_pass
         if taken.refused:
             steps.refused(taken.refused)
@@ -63,7 +67,15 @@ class Watch:
         self.sequences.shapes(chunks, plan.iteration)
         if self.exhaustive:
             self._thorough(plan.iteration)
+        if self.exhaustive or plan.iteration % EVERY_ROW == EVERY_ROW - 1:
             self.sequences.row_tables(plan.generation, plan.iteration)
+
+    def _after_suspensions(self) -> None:
+        """Whoever was suspended, by a pass or from outside, gave up both pools."""
+        suspensions = self.engine.totals.suspensions
+        if suspensions != self._suspensions:
+            self._suspensions = suspensions
+            self.references.check_pairs(self.engine.iteration)
 
     def before_settle(self, plan: StepPlan, accepted: tuple[int, ...]) -> dict[int, int]:
         """The memory executes the step; returns which owner each live request has now."""

@@ -26,7 +26,7 @@ class Rules:
     prune: PruneRule = field(default_factory=TrimThenPrune)
     claim: ClaimRule = field(default_factory=WindowedPair)
     copy: CopyPartialPage | WriteInPlace = field(default_factory=CopyPartialPage)
-    publish: Publish = Publish(draft_at_endpoint=False)
+    publish: Publish = Publish("written-per-chunk", draft_at_endpoint=False)
     lookahead: Lookahead = Lookahead.PROMPT
     mirror: Mirror = Mirror()
     retention: Retention = Retention()

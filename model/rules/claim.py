@@ -35,6 +35,7 @@ class ClaimView(Protocol):
     window: int | None  # widest drafter window W, None for full attention
     branches: bool  # whether the publication rule publishes a branch window
     target: int  # P
+    drafts: bool  # whether there is a drafter with a pool
 
     def joint(self, end: int, boundary: bool) -> int:
         """Deepest endpoint up to ``end`` that target and drafter both cover (on a page boundary if ``boundary``)."""
@@ -68,6 +69,18 @@ def fresh_limit(length: int, window: int | None, match: int, page_size: int) -> 
     return match if match <= limit else floor_to(max(0, limit), page_size)
 
 
+def recompute_tail(claim: int, length: int, tail: int, page_size: int) -> int:
+    """Cursor that leaves at least ``tail`` tokens of a prompt of ``length`` to compute, floored to a page if moved.
+
+    ``tail`` 0 keeps the claim, a negative one gives all of it up (TensorRT-LLM's recompute of a spec-decode tail).
+    """
+    if claim == 0 or tail == 0:
+        return claim
+    if tail < 0:
+        return 0
+    return claim if length - claim >= tail else floor_to(max(0, length - tail), page_size)
+
+
 @dataclass(frozen=True, slots=True)
 class TargetOnly:
     """The target's match alone; the drafter starts with nothing (before pairing). ``full_pages`` floors the claim."""
@@ -80,6 +93,48 @@ class TargetOnly:
         while self.full_pages and tokens % view.page_size:
             tokens = view.required(floor_to(tokens, view.page_size))
         return Claim(tokens, fresh=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RecomputeTail:
+    """The target's match, rewound so that a tail of the prompt runs through the target again.
+
+    ``tokens`` of tail, one drafter window where it is ``None``; the rewound cursor is floored to a page.
+    """
+
+    name: str = "recompute-tail"
+    tokens: int | None = None
+
+    def decide(self, view: ClaimView) -> Claim:
+        tail = self.tokens if self.tokens is not None else view.window or 0
+        claim = recompute_tail(view.target, view.length, tail, view.page_size)
+        return Claim(view.required(claim), fresh=True)
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutWindow:
+    """The target's match, whatever the drafter holds: what is missing of its window stays hidden (an experiment)."""
+
+    name: str = "without-window"
+
+    def decide(self, view: ClaimView) -> Claim:
+        covered = view.joint(view.target, False)
+        return Claim(view.target, fresh=covered < view.target)
+
+
+@dataclass(frozen=True, slots=True)
+class DropLastPage:
+    """Whole pages that every group holds, less the last one when there is a drafter (vLLM without lookahead keys).
+
+    The groups' windows are checked at the endpoint that is left.
+    """
+
+    name: str = "drop-last-page"
+
+    def decide(self, view: ClaimView) -> Claim:
+        page = view.page_size
+        end = floor_to(view.target, page) - (page if view.drafts else 0)
+        return Claim(view.joint(max(0, end), True), fresh=False)
 
 
 @dataclass(frozen=True, slots=True)

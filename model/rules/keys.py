@@ -28,11 +28,14 @@ class KeyView:
         "_shift",
         "_stream",
         "checks_evidence",
+        "covers_lookahead",
         "evidence",
         "items",
+        "keyed",
         "keys",
         "length",
         "page_size",
+        "partial",
         "prompt_length",
         "seed",
     )
@@ -42,9 +45,12 @@ class KeyView:
         self._shift = shift
         self.evidence = evidence  # tokens trimmed off every match
         self.checks_evidence = evidence > 0
+        self.covers_lookahead = shift > 0  # keys that see the following tokens need no evidence beside them
+        self.keyed = length  # leading tokens that the keys are made of
         self.prompt_length = length
         self.length = max(0, length - shift)
         self.page_size = page_size
+        self.partial = True  # whether a block may match in part
         self.seed = seed
         tokens = stream.tokens(shift, length).astype(np.int64)
         if shift and self.length:
@@ -66,11 +72,11 @@ class KeyView:
         return self.items[begin : begin + items].tobytes()
 
     def behind(self, block: int, items: int, span: int) -> bytes:
-        """Up to ``span`` key items (int64 bytes) that follow the first ``items`` of ``block``; none if not needed.
+        """Up to ``span`` key items (int64 bytes) that follow the first ``items`` of ``block``.
 
         A page's last ``span`` drafter cells were computed with these: whoever claims them has to agree on them.
         """
-        if not span or not self.checks_evidence:
+        if not span or self.covers_lookahead:
             return b""
         begin = block * self.page_size + items
         return self.items[begin : min(self.length, begin + span)].tobytes()
@@ -134,6 +140,34 @@ class ShiftedStream:
     def view(self, stream: TokenStream, length: int, scope: Scope, lookahead: int, page_size: int) -> KeyView:
         kind = "raw" if lookahead == 0 else f"shifted-{lookahead}"
         return KeyView(stream, length, lookahead, 0, page_size, scope_seed(kind, scope))
+
+
+@dataclass(frozen=True, slots=True)
+class LookaheadHash:
+    """A block's hash also covers the D tokens behind it (vLLM): whole blocks only, hashed once those tokens exist."""
+
+    name: str = "lookahead-hash"
+
+    def view(self, stream: TokenStream, length: int, scope: Scope, lookahead: int, page_size: int) -> KeyView:
+        view = KeyView(stream, length, 0, 0, page_size, scope_seed(f"ahead-{lookahead}", scope))
+        ends = stream.sums(0, length)[lookahead + page_size - 1 :: page_size]
+        view.keys = mix64_array(ends ^ np.uint64(view.seed)).tolist()
+        view.length = len(view.keys) * page_size
+        view.partial = False
+        view.covers_lookahead = True
+        return view
+
+
+@dataclass(frozen=True, slots=True)
+class WholeBlocks:
+    """Raw tokens of whole blocks, no partial match and no lookahead in the key (vLLM without lookahead hashes)."""
+
+    name: str = "whole-blocks"
+
+    def view(self, stream: TokenStream, length: int, scope: Scope, lookahead: int, page_size: int) -> KeyView:
+        view = KeyView(stream, length, 0, 0, page_size, scope_seed("raw", scope))
+        view.partial = False
+        return view
 
 
 @dataclass(frozen=True, slots=True)

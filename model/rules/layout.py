@@ -50,10 +50,13 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """History of an unpaired mirror when a chunk starts: ``history`` lets a windowed pool drop what lies below."""
+    """How an unpaired mirror is sized. ``history``: a chunk's start is history, so that a windowed pool drops what
+    lies below. ``whole_prompt``: the legacy view of a separate draft engine, at position 0 with the whole prompt as
+    one chunk."""
 
     name: str = "target-view-history"
     history: bool = True
+    whole_prompt: bool = False
 
     def hint(self, kind: DrafterKind, start: int, covered: int) -> int:
         """History for a chunk from ``start`` when the mirror covers ``[0, covered)``; 0 where none is known."""
@@ -76,17 +79,29 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The shape of a build."""
+    """The shape of a build. In a unified one ``draft_required`` lets the drafter's group constrain every match,
+    ``shares_pool`` takes its pages from the target's pool, and ``fused`` puts its bytes into the target's page: no
+    window of its own and as many pages as the target has."""
 
     name: str
     shape: Shape
+    draft_required: bool = False
+    shares_pool: bool = False
+    fused: bool = False
 
     def draft_lifecycles(
         self, config: EngineConfig, kind: DrafterKind, retention: Retention, unified: bool
     ) -> tuple[Lifecycle, ...]:
         """The drafter's lifecycles as this layout retains them."""
-        policy = ReusePolicy.OPTIONAL if unified else ReusePolicy.REQUIRED
+        policy = ReusePolicy.OPTIONAL if unified and not self.draft_required else ReusePolicy.REQUIRED
         page = config.limits.page_size
         span = kind.tag_span(config.drafter.chain)
-        lives = (replace(life, policy=policy, lookahead=span) for life in config.draft)
-        return tuple(replace(life, trail=retention.trail(life, kind, page)) for life in lives)
+        lives = []
+        for configured in config.draft:
+            life = replace(configured, policy=policy, lookahead=span)
+            if unified and self.shares_pool:
+                life = replace(life, pool=config.target[0].pool)
+            if unified and self.fused:
+                life = replace(life, window=None, sinks=0)
+            lives.append(replace(life, trail=retention.trail(life, kind, page)))
+        return tuple(lives)

@@ -26,12 +26,15 @@ class Slots:
     stores_in_place: bool = True
 
     def first(self, claim: int, reused: int, page_size: int) -> SlotState:
-        """Slot of a request whose context starts at ``claim`` with ``reused`` drafter tokens claimed along."""
+        """Slot of a request whose context starts at ``claim`` with ``reused`` drafter tokens claimed along.
+
+        A claim inside a page leaves cells of it unwritten, so the base is rounded up and hides the whole page.
+        """
         if claim and not self.stores_in_place:
             return SlotState(0, 0)
         if reused or not claim or not self.hides_prefix:
             return SlotState(0, claim)
-        return SlotState(claim // page_size, claim)
+        return SlotState(cdiv(claim, page_size), claim)
 
     def returning(self, parked: int | None, position: int, page_size: int) -> SlotState:
         """Slot of a request that missed an iteration and continues at absolute ``position``."""

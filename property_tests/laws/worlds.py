@@ -40,13 +40,13 @@ def random_config(rng: Random, kind: str | None = None) -> EngineConfig:
     """A toy engine; its pools are roomy until :func:`fitted` sizes them."""
     page = rng.choice((2, 4, 8))
     drafts = rng.choice((0, 1, 1, 2, 3, 3, 5, 7))
-    kind = kind or rng.choice(tuple(KINDS))
+    kind = kind or rng.choice((*KINDS, "dflash", "dspark", "dspark", "eagle3"))
     drafter = Drafter(kind, drafts, rng.choice((None, 1, 3, 8, 8, 12)), rng.randint(1, 3))
     unit = rng.choice((page, page, 2 * page, 1, 3))
     limits = Limits(
         page_size=page,
         max_batch=rng.randint(1, 5),
-        max_num_tokens=unit + drafts + rng.choice((0, 1, 5, 16, 40)),
+        max_num_tokens=max(2, unit + drafts + rng.choice((0, 1, 5, 16, 40))),
         max_seq_len=160,
         chunk_unit=unit,
         chunked_prefill=rng.random() < 0.85,
@@ -68,7 +68,7 @@ def random_config(rng: Random, kind: str | None = None) -> EngineConfig:
         drafter=drafter,
         limits=limits,
         pools={name: PoolSize(160, host) for name in names},
-        policy=rng.choice(tuple(PublishPolicy)),
+        policy=rng.choice((*PublishPolicy, PublishPolicy.ALL_REUSABLE, PublishPolicy.ALL_REUSABLE)),
         vocabulary=VOCABULARY,
     )
 
@@ -91,6 +91,7 @@ def _lifecycles(rng: Random, drafter: Drafter, page: int) -> tuple[tuple[Lifecyc
 def random_specs(rng: Random, count: int, longest: int = 60) -> list[RequestSpec]:
     """Requests whose prompts repeat, share starts of any length, and go on from earlier outputs."""
     specs: list[RequestSpec] = []
+    systems = [rng.randint(2, longest // 2) for _ in range(2)]
     for request_id in range(count):
         kind = rng.random()
         earlier = rng.choice(specs) if specs else None
@@ -100,13 +101,14 @@ def random_specs(rng: Random, count: int, longest: int = 60) -> list[RequestSpec
             said = Segment(earlier.output_seed, rng.randint(1, earlier.max_new_tokens))
             prompt = (*earlier.prompt, said, Segment(rng.randrange(3), rng.randint(1, 9)))
         else:
-            shared = rng.randint(0, longest // 2)
+            shared = rng.choice((*systems, rng.randint(0, longest // 2)))
             prompt = (Segment(rng.randrange(3), shared),) if shared else ()
             middle = rng.choice((0, 0, rng.randint(1, 9)))
             prompt += (Segment(50 + rng.randrange(2), middle),) if middle else ()
-            prompt += (Segment(100 + rng.randrange(4), rng.randint(1, longest // 3)),)
-        scope = Scope(salt=rng.choice(("", "", "", "", "other")))
-        specs.append(RequestSpec(request_id, prompt, rng.randint(1, 18), 5000 + request_id, rng.randrange(-1, 3), scope, rng.choice((0, 0, 0, 1, -1))))
+            prompt += (Segment(100 + rng.randrange(4), rng.randint(1, rng.choice((4, longest // 3)))),)
+        scope, priority = Scope(salt=rng.choice(("", "", "", "", "other"))), rng.choice((0, 0, 0, 1, -1))
+        output, turn = (rng.randint(1, 18), 5000 + request_id), rng.randrange(-1, 3)
+        specs.append(RequestSpec(request_id, prompt, *output, turn, scope, priority))
     return specs
 
 
@@ -123,7 +125,9 @@ def fitted(config: EngineConfig, build: Build, specs: Sequence[RequestSpec], sla
             match = _SHORT.search(why or "")
             if match is None:
                 break
-            pools[match[2]] = PoolSize(int(match[1]), pools[match[2]].host_pages)
+            pages = int(match[1])
+            name = match[2] if pools[match[2]].device_pages < pages else "target"  # fused pages are the target's
+            pools[name] = PoolSize(pages, pools[name].host_pages)
     roomy = {name: PoolSize(size.device_pages + slack, size.host_pages) for name, size in pools.items()}
     return replace(config, pools=roomy)
 
@@ -134,7 +138,8 @@ class Driver:
     def __init__(self, world: World, specs: Sequence[RequestSpec], rng: Random, rates: Rates) -> None:
         self.world, self.rng, self.rates = world, rng, rates
         self.todo = list(specs)
-        self.ended: list[RequestSpec] = []
+        self.sent: list[RequestSpec] = []
+        self.encores = len(specs)  # how often an id may be used again, so that every run ends
 
     def run(self) -> bool:
         """Run until no work is left, then drain; whether it came to an end."""
@@ -161,7 +166,7 @@ class Driver:
 
     def _submit(self, spec: RequestSpec) -> None:
         if self.world.apply(Submit(spec)).applied:
-            self.ended.append(spec)
+            self.sent.append(spec)
 
     def _settle(self) -> None:
         rows = self.world.engine.plans[0].generation
@@ -178,8 +183,9 @@ class Driver:
         for chance, op in ops:
             if rng.random() < chance:
                 world.apply(op)
-        over = [spec for spec in self.ended if spec.request_id not in world.engine.live]
-        if over and rng.random() < rates.again:
+        over = [spec for spec in self.sent if spec.request_id not in world.engine.live]
+        if over and self.encores and rng.random() < rates.again:
+            self.encores -= 1
             spec = rng.choice(over)
             self._submit(replace(spec, output_seed=spec.output_seed + 1000))
 

@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 from model.builds import BUILDS, Build
 from model.config import Drafter, EngineConfig, Limits, PoolSize, PublishPolicy, RequestSpec, Scope
 from model.geometry import Lifecycle
+from model.joint import Twin
 from model.manager import Manager
 from model.ops import Dispatch, Settle, Submit, World
 from model.pages import PagePool
 from model.plan import Recorder, StepPlan
+from model.request import Request, RequestRecord, State, Totals
 from model.rules.base import Rules
+from model.rules.claim import Claim
 from model.rules.keys import KeysRule, KeyView, MatchBackoff
 from model.sequence import SequenceCache
+from model.table import NO_PAGE
 from model.tokens import Segment, TokenStream
 from model.tree import Match
 
@@ -90,7 +94,7 @@ def claimed(manager: Manager, owner: int, ids: Sequence[int], limit: int | None 
     return manager.create(owner, keys, probe.match, probe.tokens)
 
 
-# -- worlds -------------------------------------------------------------------------------------------------------
+# -- worlds -----------------------------------------------------------------------------------------------------------
 
 
 def config(
@@ -181,3 +185,60 @@ def serve(world: World, *specs: RequestSpec, accepted: int = 2) -> World:
 def codes(world: World) -> set[str]:
     """Codes of the laws that were broken."""
     return {violation.code for violation in world.violations}
+
+
+# -- pairs of pools ---------------------------------------------------------------------------------------------------
+
+
+def twin_of(settings: EngineConfig, build: str | Build = "paired-22") -> Twin:
+    """The managers of one engine without the engine."""
+    build = BUILDS[build] if isinstance(build, str) else build
+    return Twin(settings, build.rules, Recorder())
+
+
+def arrived(twin: Twin, owner: int, ids: Sequence[int], output: int = 4) -> Request:
+    """A request whose tokens and keys are known and that holds nothing yet."""
+    request = Request(spec(owner, ids, output), owner, RequestRecord(owner, -1, len(ids)))
+    request.owner = owner
+    request.stream = stream(ids)
+    request.context_length = len(ids)
+    twin.make_keys(request)
+    return request
+
+
+def claim_of(twin: Twin, owner: int, ids: Sequence[int]) -> Claim:
+    """Where a request would start, without keeping what it claims."""
+    request = arrived(twin, owner, ids)
+    claim = twin.claim(request, Totals())
+    twin.free(request)
+    return claim
+
+
+def admitted(twin: Twin, owner: int, ids: Sequence[int], totals: Totals | None = None) -> Request:
+    """A request that claimed what it could."""
+    request = arrived(twin, owner, ids)
+    request.claim = twin.claim(request, totals or Totals())
+    request.cursor = request.claim.tokens
+    return request
+
+
+def prefilled(twin: Twin, owner: int, ids: Sequence[int], *, keep: bool = False) -> Request:
+    """A request whose whole context was computed in one chunk; afterwards its pages are only cached."""
+    request = admitted(twin, owner, ids)
+    assert twin.grow_context(request, len(ids), last=True)
+    twin.advance(request, len(ids), last=True)
+    request.cursor = len(ids)
+    request.started, request.state = True, State.GENERATION
+    request.generated = 1
+    if not keep:
+        twin.free(request)
+    return request
+
+
+def lose(manager: Manager, ids: Sequence[int], *blocks: int, column: int = 0) -> None:
+    """A pool takes the pages that it still has of some blocks of a cached prompt."""
+    keys = view([*ids, 4095])
+    nodes = manager.tree.match(keys.seed, keys.keys, keys.items, keys.lookup(None)).nodes
+    for block in blocks:
+        if block < len(nodes) and nodes[block].pages[column] != NO_PAGE:
+            manager.tree.lose(nodes[block], column)

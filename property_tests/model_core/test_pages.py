@@ -22,7 +22,7 @@ from property_tests.model_core.pools import (
     use,
 )
 
-# -- grants ---------------------------------------------------------------------------------------------------------
+# -- grants -----------------------------------------------------------------------------------------------------------
 
 
 def test_pages_go_out_from_the_lowest_number_up() -> None:
@@ -69,7 +69,7 @@ def test_the_peak_counts_what_sequences_hold_and_not_what_is_cached() -> None:
     assert (pool.peak, pool.used(), pool.droppable) == (5, 2, 5)
 
 
-# -- states ---------------------------------------------------------------------------------------------------------
+# -- states -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_page_is_locked_then_held_then_cached_then_gone() -> None:
@@ -144,7 +144,7 @@ def test_utilisation_counts_locked_pages_only() -> None:
     assert PagePool("empty", 0, 0).utilization() == 1.0
 
 
-# -- eviction -------------------------------------------------------------------------------------------------------
+# -- eviction ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_page_that_was_used_longest_ago_goes_first() -> None:
@@ -227,7 +227,7 @@ def test_a_ring_that_is_mostly_dead_is_cut_and_keeps_its_order() -> None:
     assert len(pool.rings.ring(False, 0).pages) < 200
 
 
-# -- many pages at once ---------------------------------------------------------------------------------------------
+# -- many pages at once -----------------------------------------------------------------------------------------------
 
 
 def played(moves: list[tuple[str, int]], bulk: int) -> tuple[object, ...]:

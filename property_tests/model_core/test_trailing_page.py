@@ -1,0 +1,55 @@
+"""X13: a drafter slot that was seeded on a page boundary trails its request, and needs one page below its window."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from model.builds import BUILDS
+from model.config import Limits
+from model.geometry import Lifecycle
+from model.manager import Manager
+from model.pages import PagePool
+from model.plan import Recorder
+from model.tree import Match
+
+PAGE, WINDOW, STEPS = 128, 4096, 600
+
+
+def released_reads(lag: int, counts: tuple[int, ...], trail: int) -> int:
+    """Steps of 600 in which the slot's window starts below what the mirror still backs."""
+    limits = Limits(page_size=PAGE, max_batch=1, max_num_tokens=8192, max_seq_len=1 << 20, chunk_unit=PAGE)
+    pools = {"draft": PagePool("draft", 0, 64)}
+    life = Lifecycle("draft", "draft", "draft", window=WINDOW, trail=trail)
+    manager = Manager("draft", [life], pools, limits, BUILDS["mirror-21281"].rules, Recorder())
+    mirror = manager.create(1, None, Match([], 0), 0)
+    assert mirror.resume()
+    history = 10 * WINDOW + lag  # the slot was seeded at this position: on the page boundary below it
+    wrong = 0
+    for count in itertools.islice(itertools.cycle(counts), STEPS):
+        assert mirror.resize(history + 16, history)
+        slot_end = history - lag + count  # after folding the accepted tokens
+        wrong += life.read_from(slot_end) // PAGE < mirror.tables[0].base
+        history += count
+    return wrong
+
+
+@pytest.mark.parametrize("lag", [7, 31, 127])
+def test_without_the_trailing_page_a_slot_reads_released_entries(lag: int) -> None:
+    assert released_reads(lag, (2, 3, 4, 5), trail=0) > 0
+
+
+def test_a_lag_that_every_step_makes_up_for_is_clean() -> None:
+    assert released_reads(2, (2, 3, 4, 5), trail=0) == 0
+
+
+@pytest.mark.parametrize("lag", [2, 7, 31, 127])
+def test_with_the_trailing_page_no_lag_reads_a_released_entry(lag: int) -> None:
+    assert released_reads(lag, (2, 3, 4, 5), trail=PAGE) == 0
+    assert released_reads(lag, (1,), trail=PAGE) == 0
+
+
+def test_one_token_a_step_breaks_even_a_lag_of_two_and_eight_make_up_for_seven() -> None:
+    assert released_reads(2, (1,), trail=0) > 0
+    assert released_reads(7, (8,), trail=0) == 0
