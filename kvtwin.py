@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import enum
+import errno
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from reports import interrupts
+
+interrupts.leave_at_once()
+import typer  # noqa: E402
+
+interrupts.raise_again()
 
 FINE, BROKEN, BAD_INPUT, NOTHING_CHECKED, CRASHED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 TRACEBACK = "KVTWIN_TRACEBACK"
 FOUR_BUILDS = "target-only,paired-22,unified-page,unified"
 GEOMETRY = "minimax-m3.1-flash-like"
+WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EPIPE, errno.EBADF)
 
 app = typer.Typer(
     add_completion=False,
@@ -24,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Validate KV-cache reuse under speculative decoding with a standalone drafter.",
     epilog="Exit codes: 0 fine, 1 a law broken or an expectation missed, 2 bad input or usage, "
-    "3 nothing was checked, 4 kvtwin itself crashed.",
+    "3 nothing was checked, 4 kvtwin itself crashed or could not write, 130 Ctrl-C.",
 )
 
 
@@ -75,8 +83,11 @@ Scenarios = Annotated[
 ]
 TracePath = Annotated[Path | None, typer.Option("--trace", metavar="FILE", help="Serve a trace file instead.")]
 Format = Annotated[TraceFormat | None, typer.Option("--format", help="Format of the trace file.")]
-Geometry = Annotated[str, typer.Option("--geometry", metavar="PRESET", help="Model and drafter that serve the trace.")]
-Block = Annotated[int, typer.Option("--block", min=1, help="Tokens per hash id of the trace.")]
+Geometry = Annotated[
+    str | None,
+    typer.Option("--geometry", metavar="PRESET", help=f"Model and drafter that serve the trace; {GEOMETRY}."),
+]
+Block = Annotated[int | None, typer.Option("--block", min=1, help="Tokens per hash id of the trace; 512.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only so many rows of the trace.")]
 
 
@@ -92,8 +103,8 @@ def run(
     check: CheckLevel = Check.INCREMENTAL,
     trace: TracePath = None,
     format: Format = None,
-    geometry: Geometry = GEOMETRY,
-    block: Block = 512,
+    geometry: Geometry = None,
+    block: Block = None,
     limit: Limit = None,
     ops: Annotated[
         Path | None, typer.Option("--ops", metavar="FILE", help="Apply a trace of ops, as `run --out` writes it.")
@@ -105,6 +116,7 @@ def run(
     """Run scenarios on one build and check every law."""
     from reports import runs, sources
 
+    interrupts.raise_again()
     trace_file = sources.trace_file(trace, format, geometry, block, limit)
     done = runs.run(runs.RunRequest(tuple(scenario or ()), build, check.value, out, trace_file, ops, events))
     runs.show(done, json)
@@ -123,15 +135,16 @@ def compare(
     check: CheckLevel = Check.INCREMENTAL,
     trace: TracePath = None,
     format: Format = None,
-    geometry: Geometry = GEOMETRY,
-    block: Block = 512,
+    geometry: Geometry = None,
+    block: Block = None,
     limit: Limit = None,
 ) -> None:
     """Put builds side by side: reuse, coverage, acceptance, latency, pages, violations."""
     from reports import comparisons, sources
 
+    interrupts.raise_again()
     trace_file = sources.trace_file(trace, format, geometry, block, limit)
-    names = tuple(name.strip() for name in builds.split(",")) if builds else None
+    names = tuple(name.strip() for name in builds.split(",")) if builds is not None else None
     found = comparisons.run(tuple(scenario or ()), trace_file, names, FOUR_BUILDS.split(","), check.value, out)
     comparisons.show(found, json)
     raise typer.Exit(comparisons.exit_code_of(found))
@@ -152,37 +165,49 @@ def scenarios(json: Json = False) -> None:
 @app.command()
 def builds(
     pair: Annotated[
-        list[str] | None, typer.Argument(metavar="BUILD", help="Two builds: print only what differs.")
+        list[str] | None, typer.Argument(metavar="BUILD", help="One build: its rules. Two: only what differs.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """List the builds and their rules, or what differs between two of them."""
+    """List the builds and their rules, the rules of one, or what differs between two."""
     from reports import catalogue
 
     if not pair:
         catalogue.show_builds(json)
+    elif len(pair) == 1:
+        catalogue.show_build(pair[0], json)
     elif len(pair) == 2:
         one, other = (catalogue.find_build(name) for name in pair)
         rows = catalogue.difference(one, other)
         catalogue.show(rows, json, {"name": "rule", one.name: one.name, other.name: other.name})
     else:
-        raise typer.BadParameter(f"expected no build or two, found {len(pair)}")
+        raise typer.BadParameter(f"expected at most two builds, found {len(pair)}")
 
 
 @app.command()
 def faults(json: Json = False) -> None:
-    """List the faults: builds with one rule replaced by a wrong one, and the laws that must fire."""
+    """List the faults: builds with one wrong rule, the law that has to fire first, and those that may follow."""
     from reports import catalogue
 
-    columns = {
-        "name": "fault",
-        "rule": "wrong rule",
-        "base": "in build",
-        "fires": "fires",
-        "scenario": "scenario",
-        "looks_like": "looks like",
-    }
-    catalogue.show(catalogue.fault_rows(), json, columns)
+    catalogue.show_faults(json)
+
+
+@app.command()
+def drill(
+    fault: Annotated[
+        list[str] | None, typer.Option("--fault", metavar="F", help="Only this fault; may be given again.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run every fault on its scenario: does the right law notice first, and is the sound build silent?"""
+    from reports import drill as drills
+    from reports import terminal
+
+    interrupts.raise_again()
+    with terminal.progress("drill") as tick:
+        rows = drills.drill(tuple(fault or ()), tick)
+    drills.show(rows, json)
+    raise typer.Exit(drills.exit_code(rows))
 
 
 @app.command()
@@ -224,31 +249,57 @@ def explain(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code of design.md section 11. Errors are one line on standard error."""
+    if arguments is None:
+        interrupts.leave_at_once()
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `kvtwin builds | head` ends quietly
     from reports.terminal import complain
     from scenarios.errors import InputError
 
-    if arguments is None:
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `kvtwin builds | head` ends quietly
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a dash or a box that the encoding lacks must not end a run
     try:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         code = typer.main.get_command(app).main(arguments, prog_name="kvtwin", standalone_mode=False)
+        sys.stdout.flush()
     except InputError as error:
         complain(str(error))
         return BAD_INPUT
     except typer.TyperException as error:
         if message := error.format_message():
+            # pydantic's words, which typer hands on
+            message = message.replace("Value error, ", "").replace("Input should be", "expected a value")
             complain(f"{' '.join(message.split())} (kvtwin --help tells more)")
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as error:
-        if os.environ.get(TRACEBACK):
-            traceback.print_exc()
-        line = " ".join(f"{type(error).__name__}: {error}".split())
-        complain(f"crashed, which is a defect of kvtwin: {line} (set {TRACEBACK}=1 to see where)")
-        return CRASHED
+        return _crashed(error)
     if code == INTERRUPTED:
         complain("interrupted")
     return code if isinstance(code, int) else FINE
+
+
+def _crashed(error: Exception) -> int:
+    """One line about an error that no room foresees: a disk or a stream that takes no more, or a defect."""
+    from reports.terminal import complain
+
+    if os.environ.get(TRACEBACK):
+        traceback.print_exc()
+    if isinstance(error, OSError) and error.errno in WRITING:
+        complain(f"cannot write {error.filename or 'to standard output'}: {error.strerror}")
+        _drop_output()
+        return CRASHED
+    line = " ".join(f"{type(error).__name__}: {error}".split())
+    complain(f"crashed, which is a defect of kvtwin: {line} (set {TRACEBACK}=1 to see where)")
+    return CRASHED
+
+
+def _drop_output() -> None:
+    """Let the interpreter flush what is left of standard output into nothing, or it would complain again at its end."""
+    if sys.stdout is sys.__stdout__ and sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

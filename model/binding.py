@@ -37,7 +37,8 @@ class RowBinder:
         page = self.twin.config.limits.page_size
         slots, rule, claim = self.slots, self.twin.rules.slots, request.claim
         if not self.twin.kind.slot:
-            state = SlotState(cdiv(claim.tokens, page) if claim.fresh else 0, position)
+            hidden = claim.fresh and rule.hides_prefix
+            state = SlotState(cdiv(claim.tokens, page) if hidden else 0, position)
         elif request.owner in slots.parked or request.started:
             state = rule.returning(slots.parked.get(request.owner), position, page)
         else:

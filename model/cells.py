@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from model.events import EventLog, Kind
 from model.geometry import cdiv
 from model.plan import ContextRow, GenerationRow
-from model.reader import GUARD, UNWRITTEN
-from model.rules.device import Extent, Unbacked
+from model.reader import GUARD, LOGGED, UNWRITTEN
+from model.rules.device import DeviceRules, Extent, Unbacked
 from model.table import TableRow
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class CellStore:
 
     def __init__(self, twin: Twin, laws: MemoryLaws | None, log: EventLog) -> None:
         self.twin, self.laws, self.log = twin, laws, log
-        self.rules = twin.rules
+        self.device: DeviceRules = twin.rules.device()
         self.iteration = -1
         self.page = twin.config.limits.page_size
         self.columns: tuple[Column, ...] = twin.columns
@@ -65,7 +65,7 @@ class CellStore:
         flat, page = self.flat[pool], self.page
         flat[target * page : target * page + tokens] = flat[source * page : source * page + tokens]
         self.versions[pool][target] += 1
-        tag = self.signed(flat[target * page + tokens - 1])
+        tag = LOGGED & (flat[target * page + tokens - 1])
         self.log.memory.add((Kind.MEM_COPY, 6, self.iteration, pool, source, target, tokens, tag))
 
     def move(self, index: int, page: int, source: int, target: int) -> None:
@@ -74,18 +74,13 @@ class CellStore:
         self.versions[index][target] += 1
         self.owner[index][target] = self.owner[index][source]
         self.sealed[index][target] = self.sealed[index][source]
-        tag = self.signed(self.flat[index][target * self.page])
+        tag = LOGGED & (self.flat[index][target * self.page])
         self.log.memory.add((Kind.MEM_MOVE, 5, self.iteration, index, source, target, tag))
-
-    @staticmethod
-    def signed(tag: int) -> int:
-        """``tag`` as a signed 64-bit integer, as logs keep it."""
-        return tag - (1 << 64) if tag >> 63 else tag
 
     def bound(self, table: TableRow) -> int:
         """Positions a row may address, by the extent rule."""
         backed = len(table.view)
-        if self.rules.extent is Extent.COUNT:
+        if self.device.extent is Extent.COUNT:
             return (backed + len(table.sinks) // 4) * self.page
         return (table.base + backed) * self.page
 
@@ -98,7 +93,7 @@ class CellStore:
             return table.view[place]
         if place < 0 and block < len(table.sinks) // 4:
             return int.from_bytes(table.sinks[4 * block : 4 * block + 4], "little")
-        return GUARD if self.rules.unbacked is Unbacked.GUARD else 0
+        return GUARD if self.device.unbacked is Unbacked.GUARD else 0
 
     def write(
         self,

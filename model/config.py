@@ -57,6 +57,10 @@ class Limits:
     partial_children: int = 32  # no partial match among this many children or more
     deferral: bool = True
 
+    def __post_init__(self) -> None:
+        if self.run_ahead not in (0, 1):
+            raise ValueError(f"run_ahead is 0 or 1, found {self.run_ahead}")
+
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:

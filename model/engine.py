@@ -18,10 +18,10 @@ from model.geometry import cdiv
 from model.joint import Twin
 from model.pages import PoolUse
 from model.plan import ContextRow, GenerationRow, Record, Recorder, SettledRow, StepPlan
-from model.request import Request, RequestRecord, State, Totals, len_prompt
+from model.request import CANCELLED, CONTEXT, FINISHED, GENERATION, Request, RequestRecord, State, Totals, len_prompt
 from model.rules.base import Rules
 from model.scheduler import Scheduled, Scheduler
-from model.sequence import Status
+from model.sequence import ACTIVE
 from model.tokens import TokenStream, prompt_tokens, stream_tokens
 
 
@@ -39,6 +39,7 @@ class Engine:
         self.twin = Twin(config, rules, self.recorder)
         self.binder = RowBinder(self.twin, self.recorder)
         self.slots = self.binder.slots
+        self._device = rules.device()
         self.scheduler = Scheduler(self.twin, config.limits, rules, config.policy, self.totals, log)
         self.records: dict[int, RequestRecord] = {}
         self.live: dict[int, Request] = {}  # request id -> request that has not ended
@@ -72,22 +73,27 @@ class Engine:
             return f"request {spec.request_id} is still running"
         if total > limits.max_seq_len:
             return f"request {spec.request_id} needs {total} tokens, max_seq_len is {limits.max_seq_len}"
-        width = 1 + self.config.drafter.drafts
-        longest = total + limits.extra_tokens + width * (1 + limits.run_ahead)
-        if not limits.chunked_prefill and prompt + width - 1 > limits.max_num_tokens:
+        drafts, page = self.config.drafter.drafts, limits.page_size
+        if not limits.chunked_prefill and prompt + drafts > limits.max_num_tokens:
             return (
                 f"request {spec.request_id} prefills {prompt} tokens at once, max_num_tokens is {limits.max_num_tokens}"
             )
-        step = max(min(prompt, limits.max_num_tokens) + width, width * (1 + limits.run_ahead)) + limits.extra_tokens
+        # Capacity runs ahead of what is settled: K behind the context, 1 + K for each verify row in flight.
+        longest = prompt + drafts + limits.extra_tokens
+        if spec.max_new_tokens > 1:
+            longest = max(longest, total + limits.extra_tokens + (2 + limits.run_ahead) * drafts - 1)
+        chunk = min(prompt, limits.max_num_tokens) + drafts
+        step = limits.extra_tokens + max(chunk, drafts + (1 + limits.run_ahead) * (1 + drafts))
         need: dict[str, int] = {}
         for column in twin.columns:
             if column.draft and not self.rules.admission.counts_draft:
                 continue  # what admission does not count it cannot refuse
-            everything = cdiv(longest, limits.page_size) + 1
-            pages = column.lifecycle.peak_blocks(longest, step, limits.page_size) + 1
+            life = column.lifecycle
+            pages = life.peak_blocks(longest, step, page)
             if column.draft and not twin.paired and not self.rules.mirror.hint(twin.kind, 1, 0):
-                pages = everything  # behind a hit the mirror has no history yet: it backs all that lies below
-            need[column.pool.name] = need.get(column.pool.name, 0) + min(pages, everything)
+                pages = cdiv(longest, page)  # behind a hit the mirror has no history yet: it backs all that lies below
+            # While a claim's partial page is copied, the shared one is held beside its copy.
+            need[column.pool.name] = need.get(column.pool.name, 0) + max(pages, life.peak_blocks(prompt, 1, page) + 1)
         for name, pages in need.items():
             have = twin.pools[name].device_pages
             if pages > have:
@@ -137,7 +143,7 @@ class Engine:
             return False
         self.log.note(Kind.CANCEL, request_id)
         self.totals.cancelled += 1
-        self._end(request, State.CANCELLED)
+        self._end(request, CANCELLED)
         return True
 
     def suspend(self, request_id: int) -> bool:
@@ -145,7 +151,7 @@ class Engine:
         request = self.live.get(request_id)
         if request is None or not request.started:
             return False
-        if not any(sequence.status is Status.ACTIVE for sequence in self.twin.sequences(request)):
+        if not any(sequence.status is ACTIVE for sequence in self.twin.sequences(request)):
             return False
         self.twin.suspend_all(request)
         self.scheduler.note_suspended(request)
@@ -193,6 +199,7 @@ class Engine:
             return None
         plan = self._plan(taken)
         self.plans.append(plan)
+        self.log.evicted(self.twin.pools.values())
         self.log.planned(plan)
         self._advance(taken)
         return plan
@@ -253,7 +260,7 @@ class Engine:
             )
             for request in taken.generation
         ]
-        plan = StepPlan(self.iteration, self.recorder.take(), context, generation, self.rules.lookahead)
+        plan = StepPlan(self.iteration, self.recorder.take(), context, generation, self._device)
         self.iteration += 1
         self.totals.iterations += 1
         self.totals.context_rows += len(context)
@@ -277,6 +284,9 @@ class Engine:
             totals.draft_cached_tokens += drafted
         if first:
             record.claim_kind = claim.kind
+        else:
+            record.reclaimed_tokens += claim.tokens
+            totals.reclaimed_tokens += claim.tokens
         totals.branch_windows += claim.branch >= 0
         totals.fresh_claims += claim.kind == "fresh"
         totals.joint_claims += claim.kind == "joint"
@@ -297,9 +307,10 @@ class Engine:
             self.twin.advance(request, end, last)
             request.cursor = end
             request.started = True
-            request.state = State.GENERATION if last else State.CONTEXT
+            request.state = GENERATION if last else CONTEXT
             if last:
                 request.placeholder = True
+                request.first_in_flight = True
                 self.scheduler.forget(request)
 
     # -- settle --------------------------------------------------------------------------------------------------
@@ -311,6 +322,7 @@ class Engine:
         for row in plan.context:
             request = self._receiver(row.owner)
             if request is not None and row.last:
+                request.first_in_flight = False
                 settled.append(self._commit(request, 1, drafted=False, first=request.generated == 0))
             else:
                 settled.append(SettledRow(row.request_id, 0, False, False, False))
@@ -367,7 +379,7 @@ class Engine:
         if tokens == left:
             self.log.note(Kind.FINISH, request_id, request.generated)
             self.totals.finished += 1
-            self._end(request, State.FINISHED)
+            self._end(request, FINISHED)
         return SettledRow(request_id, tokens, first, tokens == left, drafted)
 
     # -- views ---------------------------------------------------------------------------------------------------

@@ -10,10 +10,11 @@ import enum
 import hashlib
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from model.pages import PagePool
     from model.plan import StepPlan
     from model.request import Request
 
@@ -43,6 +44,7 @@ class Kind(enum.IntEnum):
     BIND = 18
     UNBIND = 19
     RELEASE = 20
+    EVICT = 21
     MEM_STEP = 32
     MEM_CHUNK = 33
     MEM_COPY = 34
@@ -73,7 +75,19 @@ FIELDS: dict[Kind, tuple[str, ...]] = {
     Kind.BIND: ("slot", "owner", "length", "base", "draft_length"),
     Kind.UNBIND: ("slot",),
     Kind.RELEASE: ("owner",),
-    Kind.MEM_STEP: ("iteration", "owner", "position", "committed", "slot", "tag", "base", "draft_length"),
+    Kind.EVICT: ("pool", "page.."),
+    Kind.MEM_STEP: (
+        "iteration",
+        "owner",
+        "position",
+        "committed",
+        "base",
+        "draft_length",
+        "slot",
+        "tag",
+        "draft_slot",
+        "draft_tag",
+    ),
     Kind.MEM_CHUNK: ("iteration", "owner", "start", "end", "base", "tag.."),
     Kind.MEM_COPY: ("iteration", "pool", "source", "target", "tokens", "tag"),
     Kind.MEM_GRANT: ("iteration", "pool", "owner", "slots.."),
@@ -84,7 +98,7 @@ FIELDS: dict[Kind, tuple[str, ...]] = {
 
 
 # Records that hold several rows: fields before the rows, fields of one row.
-_ROWS: dict[Kind, tuple[int, int]] = {Kind.SETTLE: (0, 3), Kind.MEM_STEP: (1, 7)}
+_ROWS: dict[Kind, tuple[int, int]] = {Kind.SETTLE: (0, 3), Kind.MEM_STEP: (1, 9)}
 
 
 def rows_of(kind: Kind, values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -188,6 +202,13 @@ class EventLog:
     def deferred(self, request: Request, behind: Request) -> None:
         """A request waits for the prefix that another one computes."""
         self.note(Kind.DEFER, request.request_id, behind.request_id)
+
+    def evicted(self, pools: Iterable[PagePool]) -> None:
+        """Pages that were lost since the last call, pool by pool in the order they went."""
+        for pool in pools:
+            if pool.lost:
+                self.decisions.add((Kind.EVICT, 1 + len(pool.lost), pool.index, *pool.lost))
+                pool.lost = array("i")
 
     def planned(self, plan: StepPlan) -> None:
         """An iteration was dispatched: its records, then its rows."""

@@ -23,7 +23,7 @@ from model.request import Request, Totals
 from model.rules.base import Rules
 from model.rules.claim import Claim
 from model.rules.layout import Shape
-from model.sequence import SequenceCache, Status
+from model.sequence import ACTIVE, SequenceCache
 from model.table import TableRow
 from model.tree import Match
 from model.turns import Turns
@@ -113,12 +113,12 @@ class Twin:
         view.prompt_length = request.context_length
         request.keys = request.draft_keys = view
 
-    def first_new_key(self, request: Request) -> tuple[int | None, int]:
-        """(key of the first full block that the target's tree lacks, its ordinal), without side effects."""
+    def first_new_key(self, request: Request) -> int | None:
+        """Key of the first full block that the target's tree lacks, if there is one; without side effects."""
         assert request.keys is not None
         probe = self.target.probe(request.keys)
         block = probe.tokens // self.config.limits.page_size
-        return (request.keys.keys[block] if block < len(request.keys.keys) else None, block)
+        return request.keys.keys[block] if block < len(request.keys.keys) else None
 
     def claim(self, request: Request, totals: Totals) -> Claim:
         """Create the request's sequences in every manager and return where it starts."""
@@ -191,7 +191,7 @@ class Twin:
     def resume(self, request: Request) -> bool:
         """Lock the pages of both pools, or of neither."""
         for sequence in self.sequences(request):
-            if sequence.status is not Status.ACTIVE and not sequence.resume():
+            if sequence.status is not ACTIVE and not sequence.resume():
                 self.suspend_all(request)
                 return False
         return True
@@ -230,7 +230,7 @@ class Twin:
         sequences = [manager.sequences[owner] for manager in self.managers]
         for place, sequence in enumerate(sequences):
             roomy = sequence.capacity + width <= sequence.backed
-            if not roomy or sequence.status is not Status.ACTIVE or owed[place]:
+            if not roomy or sequence.status is not ACTIVE or owed[place]:
                 if not self._grow_slowly(request, sequences):
                     return False
                 break
@@ -272,7 +272,7 @@ class Twin:
             sequence = manager.sequences.get(request.owner)
             if sequence is None:
                 continue
-            if sequence.status is Status.ACTIVE:
+            if sequence.status is ACTIVE:
                 sequence.resize(max(sequence.history, sequence.capacity - grown[place]), sequence.history)
             else:
                 request.owed[place] += grown[place]
@@ -283,7 +283,7 @@ class Twin:
             if manager is not self.target and not self.rules.admission.reverts_draft:
                 continue
             sequence = manager.sequences.get(request.owner)
-            if sequence is not None and sequence.status is Status.ACTIVE:
+            if sequence is not None and sequence.status is ACTIVE:
                 sequence.resize(max(sequence.history, capacities[place]), sequence.history)
 
     # -- after a step --------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ class Twin:
             if sequence is None:
                 continue
             surplus = self.rules.rewind.surplus(grown[place], committed, self.width)
-            if sequence.status is not Status.ACTIVE:
+            if sequence.status is not ACTIVE:
                 owed[place] += surplus
                 continue
             capacity = sequence.capacity - surplus - owed[place]

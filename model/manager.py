@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from model.config import Limits
 from model.geometry import Lifecycle, ReusePolicy
 from model.pages import PagePool
-from model.sequence import Publication, SequenceCache, Status
+from model.sequence import ACTIVE, Publication, SequenceCache
 from model.table import NO_PAGE, Table
 from model.tree import Match, Node, PrefixTree
 from model.turns import Turns
@@ -113,27 +113,32 @@ class Manager:
         Below ``fill_until`` holes of cached blocks are filled, whatever the rule says. A sequence whose branch was
         evicted, or that is not active, publishes nothing more.
         """
-        keys = sequence.keys
-        if sequence.publication is not Publication.ALLOWED or keys is None or sequence.status is not Status.ACTIVE:
+        if sequence.status is not ACTIVE:
             return
-        size = self.page_size
-        limit = min(tokens, keys.length)
-        block = sequence.next_block
-        full = limit // size
-        while block < full:
-            unknown = keys.keys[block] not in self.tree.index
-            if not self._commit_block(sequence, keys, block, size, fill_until):
-                return
-            block += 1
-            if unknown and block < full:
-                self._commit_new(sequence, keys, block, full)
-                block = full
+        keys = sequence.keys
+        if keys is not None and sequence.publication is Publication.ALLOWED:
+            limit = min(tokens, keys.length)
+            whole = self._commit_full(sequence, keys, limit // self.page_size, fill_until)
+            rest = limit % self.page_size
+            if final and whole and rest and self.rules.publish.partial_pages:
+                self._commit_block(sequence, keys, sequence.next_block, rest, fill_until)
         if final:
-            if limit > block * size and self.rules.publish.partial_pages:
-                self._commit_block(sequence, keys, block, limit - block * size, fill_until)
             self.stop_committing(sequence)
             if self.turns is not None and sequence.conversation >= 0:
                 self.turns.ended(sequence)
+
+    def _commit_full(self, sequence: SequenceCache, keys: KeyView, end: int, fill_until: int) -> bool:
+        """Publish full blocks up to ``end``; ``False`` if the sequence's branch was evicted on the way."""
+        block = sequence.next_block
+        while block < end:
+            unknown = keys.keys[block] not in self.tree.index
+            if not self._commit_block(sequence, keys, block, self.page_size, fill_until):
+                return False
+            block += 1
+            if unknown and block < end:
+                self._commit_new(sequence, keys, block, end)
+                block = end
+        return True
 
     def stop_committing(self, sequence: SequenceCache) -> None:
         """End publication: what is stale and was held for a late commit is dropped."""
@@ -169,8 +174,7 @@ class Manager:
                     if span:
                         node.behind[column] = keys.behind(block, covered, span)
                     pool.attach(page, node, column)
-                    if seq.priority:
-                        pool.priority[page] = seq.priority
+                    pool.prioritise(page, seq.priority)
                     self.recorder.published(pool, page, covered, seq.owner, column, block)
         seq.tip = nodes[-1]
         seq.next_block = end
@@ -218,7 +222,7 @@ class Manager:
         span = self.lifecycles[column].lookahead
         behind = keys.behind(block, coverage, span)
         if self.tree.set_page(node, column, page, coverage, behind):
-            pool.priority[page] = seq.priority
+            pool.prioritise(page, seq.priority)
             self.recorder.published(pool, page, coverage, seq.owner, column, block)
         elif held or length < self.page_size or node.coverage[column] < length:
             return

@@ -166,7 +166,7 @@ class World:
             return Outcome(False, str(stall))
         if watch is not None:
             watch.after_pass(skip, plan)
-        if plan is None and not skip:
+        if plan is None and engine.last_pass.empty():
             return Outcome(False, "nothing could be scheduled")
         return Outcome(True, plan=plan)
 
@@ -188,12 +188,14 @@ class World:
             return Outcome(True, settled=engine.settle(accepted))
         current = self.watch.before_settle(plan, accepted)
         settled = engine.settle(accepted)
-        self.watch.after_settle(plan, current, settled)
+        self.watch.after_settle(plan, accepted, current, settled)
         return Outcome(True, settled=settled)
 
     def _cancel(self, op: Cancel) -> Outcome:
         if not self.engine.cancel(op.request_id):
             return Outcome(False, f"request {op.request_id} is not live")
+        if self.watch is not None:
+            self.watch.cancelled(op.request_id)
         return Outcome(True)
 
     def _suspend(self, op: Suspend) -> Outcome:
@@ -205,7 +207,10 @@ class World:
         pool = self.engine.twin.pools.get(op.pool)
         if pool is None:
             return Outcome(False, f"there is no pool {op.pool!r}")
-        return Outcome(pool.evict_down_to(max(0, op.pages)) > 0, "nothing to evict")
+        if not pool.evict_down_to(max(0, op.pages)):
+            return Outcome(False, "nothing to evict")
+        self.log.evicted(self.engine.twin.pools.values())
+        return Outcome(True)
 
 
 _APPLY = {

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from model.eviction import EvictionRings, PageState
+from model.eviction import DROPPABLE, FREE, HELD, LOCKED, EvictionRings
 
 if TYPE_CHECKING:
-    from model.tree import Node
+    from model.tree import Node, PrefixTree
 
 BULK = 24  # from this many pages on, numpy beats a loop
 
@@ -71,12 +71,14 @@ class PagePool:
         self.host_droppable = 0
         self.granted = 0
         self.evicted = 0
+        self.lost = array("i")  # pages evicted for good since the log last asked
         self.peak = 0
         self._locks = np.frombuffer(self.locks, dtype=np.int32)
         self._holds = np.frombuffer(self.holds, dtype=np.int32)
         self._state = np.frombuffer(self.state, dtype=np.uint8)
         self._tenancy = np.frombuffer(self.tenancy, dtype=np.int64)
         self._slots = np.frombuffer(self.slot, dtype=np.int32)
+        self.tree: PrefixTree | None = None  # whose pages it holds
         self.lose: Callable[[Node, int], None] = _nobody_loses
         self.moved: Callable[[PagePool, int, int, int], None] = _nobody_moves
 
@@ -142,7 +144,7 @@ class PagePool:
             if self.host_pages:
                 self.slot[page] = self.free_slots.pop()
             self.locks[page] = 1
-            self.state[page] = PageState.LOCKED
+            self.state[page] = LOCKED
             self.tenancy[page] += 1
             pages = array("i", (page,))
         else:
@@ -154,19 +156,13 @@ class PagePool:
                     self.slot[page] = self.free_slots.pop()
             chosen = np.frombuffer(pages, dtype=np.int32)
             self._locks[chosen] = 1
-            self._state[chosen] = PageState.LOCKED
+            self._state[chosen] = LOCKED
             self._tenancy[chosen] += 1
         self.granted += count
         used = self.device_pages - len(self.free_slots) - self.droppable
         if used > self.peak:
             self.peak = used
         return pages
-
-    def ungrant(self, pages: array[int]) -> None:
-        """Give back pages that were granted and never used; the last granted is the next to go out."""
-        for page in reversed(pages):
-            self.locks[page] = 0
-            self._free(page)
 
     # -- holders -------------------------------------------------------------------------------------------------
 
@@ -178,18 +174,18 @@ class PagePool:
         for page in pages:
             self.holds[page] += 1
             state = self.state[page]
-            if state == PageState.DROPPABLE:
-                self._count_state(page, PageState.HELD)
-            elif state == PageState.FREE:
+            if state == DROPPABLE:
+                self._count_state(page, HELD)
+            elif state == FREE:
                 raise AssertionError(f"{self.name}: page {page} is free and was claimed")
 
     def _hold_many(self, pages: NDArray[np.int32]) -> None:
         states = self._state[pages]
-        if (states == PageState.FREE).any():
+        if (states == FREE).any():
             raise AssertionError(f"{self.name}: a free page was claimed")
-        cached = pages[states == PageState.DROPPABLE]
+        cached = pages[states == DROPPABLE]
         self._holds[pages] += 1
-        self._state[cached] = PageState.HELD
+        self._state[cached] = HELD
         self.droppable -= len(cached)
         self.demotable += len(cached)
 
@@ -199,14 +195,14 @@ class PagePool:
             chosen = np.asarray(pages, dtype=np.int32)
             self._holds[chosen] -= 1
             self._locks[chosen] += 1
-            self.demotable -= int((self._state[chosen] == PageState.HELD).sum())
-            self._state[chosen] = PageState.LOCKED
+            self.demotable -= int((self._state[chosen] == HELD).sum())
+            self._state[chosen] = LOCKED
             return
         for page in pages:
             self.holds[page] -= 1
             self.locks[page] += 1
-            if self.state[page] != PageState.LOCKED:
-                self._count_state(page, PageState.LOCKED)
+            if self.state[page] != LOCKED:
+                self._count_state(page, LOCKED)
 
     def unlock_to_held(self, pages: Sequence[int]) -> None:
         """Turn one lock of each page into a hold (suspend)."""
@@ -214,7 +210,7 @@ class PagePool:
             self.locks[page] -= 1
             self.holds[page] += 1
             if not self.locks[page]:
-                self._count_state(page, PageState.HELD)
+                self._count_state(page, HELD)
                 if self.host_pages:
                     self.rings.join(page)
 
@@ -229,11 +225,11 @@ class PagePool:
             locks[page] = left
             if not left:
                 if holds[page]:
-                    self._count_state(page, PageState.HELD)
+                    self._count_state(page, HELD)
                     if self.host_pages:
                         self.rings.join(page)
                 elif self.node[page] is not None:
-                    self._count_state(page, PageState.DROPPABLE)
+                    self._count_state(page, DROPPABLE)
                     self.rings.join(page)
                 else:
                     self._free(page)
@@ -244,7 +240,7 @@ class PagePool:
             self.holds[page] -= 1
             if not self.holds[page] and not self.locks[page]:
                 if self.node[page] is not None:
-                    self._count_state(page, PageState.DROPPABLE)
+                    self._count_state(page, DROPPABLE)
                     if not self.host_pages:
                         self.rings.join(page)
                 else:
@@ -258,14 +254,14 @@ class PagePool:
         held = self._holds[idle] > 0
         if held.any():
             for page in idle[held].tolist():
-                self._count_state(page, PageState.HELD)
+                self._count_state(page, HELD)
             idle = idle[~held]
         node = self.node
         ids = idle.tolist()
         cached = [page for page in ids if node[page] is not None]
         if cached:
             self.droppable += len(cached)
-            self._state[np.asarray(cached, dtype=np.int32)] = PageState.DROPPABLE
+            self._state[np.asarray(cached, dtype=np.int32)] = DROPPABLE
             self.rings.join_many(cached)
         if len(cached) < len(ids):
             for page in ids:
@@ -277,20 +273,28 @@ class PagePool:
         self.state[page] = new
         if self.slot[page] >= self.device_pages:
             if self.host_pages:
-                self.host_droppable += (new == PageState.DROPPABLE) - (old == PageState.DROPPABLE)
+                self.host_droppable += (new == DROPPABLE) - (old == DROPPABLE)
             return
-        self.droppable += (new == PageState.DROPPABLE) - (old == PageState.DROPPABLE)
-        self.demotable += (new == PageState.HELD) - (old == PageState.HELD)
+        self.droppable += (new == DROPPABLE) - (old == DROPPABLE)
+        self.demotable += (new == HELD) - (old == HELD)
 
     def _free(self, page: int) -> None:
-        if self.state[page] != PageState.LOCKED:
-            self._count_state(page, PageState.FREE)
-        self.state[page] = PageState.FREE
+        if self.state[page] != LOCKED:
+            self._count_state(page, FREE)
+        self.state[page] = FREE
         self.priority[page] = 0
         if self.host_pages:
             slot = self.slot[page]
             (self.free_host if slot >= self.device_pages else self.free_slots).append(slot)
         self.free_ids.append(page)
+
+    def prioritise(self, page: int, priority: int) -> None:
+        """Set when ``page`` goes among others: lower priorities first. A page that waits joins its new ring."""
+        if priority != self.priority[page]:
+            self.priority[page] = priority
+            waits = self.state[page] == DROPPABLE or (self.host_pages and self.state[page] == HELD)
+            if waits:
+                self.rings.join(page)
 
     # -- cache membership ----------------------------------------------------------------------------------------
 
@@ -302,7 +306,7 @@ class PagePool:
     def detach(self, page: int) -> None:
         """Take ``page`` out of the prefix tree; an unheld page becomes free."""
         self.node[page] = None
-        if self.state[page] == PageState.DROPPABLE:
+        if self.state[page] == DROPPABLE:
             self._free(page)
 
     # -- eviction ------------------------------------------------------------------------------------------------
@@ -317,7 +321,7 @@ class PagePool:
 
     def _evict(self, page: int) -> None:
         room = self.host_pages > 0 and self._host_room()
-        if self.state[page] == PageState.FREE:
+        if self.state[page] == FREE:
             return  # making room in the host tier lost a page above this one
         if room:
             source, target = self.slot[page], self.free_host.pop()
@@ -325,14 +329,14 @@ class PagePool:
             self.free_slots.append(source)
             self.rings.join(page)
             self.moved(self, page, source, target)
-        elif self.state[page] == PageState.DROPPABLE:
+        elif self.state[page] == DROPPABLE:
             self._lose(page)
 
     def _host_room(self) -> bool:
         if self.free_host:
             return True
         for page in self.rings.victims(host=True):
-            if self.state[page] == PageState.DROPPABLE:
+            if self.state[page] == DROPPABLE:
                 self._lose(page)
                 return bool(self.free_host)
         return False
@@ -341,6 +345,7 @@ class PagePool:
         node = self.node[page]
         assert node is not None
         self.evicted += 1
+        self.lost.append(page)
         self.lose(node, self.column[page])
 
     def promote(self, pages: Sequence[int]) -> None:
@@ -357,7 +362,7 @@ class PagePool:
     def _relocate(self, page: int, slot: int) -> None:
         """Change where ``page`` lies; it is counted in its new tier."""
         state = self.state[page]
-        self._count_state(page, PageState.LOCKED)
+        self._count_state(page, LOCKED)
         self.slot[page] = slot
         self._count_state(page, state)
 
@@ -366,7 +371,7 @@ class PagePool:
         before = self.droppable
         victims = self.rings.victims(host=False)
         while self.droppable > cached:
-            page = next((p for p in victims if self.state[p] == PageState.DROPPABLE), None)
+            page = next((p for p in victims if self.state[p] == DROPPABLE), None)
             if page is None:
                 break
             self._evict(page)

@@ -15,7 +15,7 @@ from model.table import TableRow
 
 if TYPE_CHECKING:
     from model.pages import PagePool
-    from model.rules.lookahead import Lookahead
+    from model.rules.device import DeviceRules
 
 
 class Record(enum.IntEnum):
@@ -103,16 +103,18 @@ class GenerationRow(NamedTuple):
 
 
 class StepPlan:
-    """One iteration. ``records`` come first in stream order, then the rows; nothing of it changes after dispatch."""
+    """One iteration, with the ``device`` rules by which it is carried out.
+
+    ``records`` come first in stream order, then the rows; nothing of it changes after dispatch.
+    """
 
     __slots__ = (
         "context",
+        "device",
         "generation",
         "iteration",
-        "lookahead",
         "prefill_tokens",
         "records",
-        "skipped",
     )
 
     def __init__(
@@ -121,15 +123,14 @@ class StepPlan:
         records: list[tuple],
         context: list[ContextRow],
         generation: list[GenerationRow],
-        lookahead: Lookahead,
+        device: DeviceRules,
     ) -> None:
         self.iteration = iteration
         self.records = records
         self.context = context
         self.generation = generation
-        self.lookahead = lookahead
+        self.device = device
         self.prefill_tokens = sum(row.end - row.start for row in context)
-        self.skipped = False
 
     @property
     def context_rows(self) -> int:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from model.config import Limits, PublishPolicy
 from model.joint import Twin
 from model.pages import PagePool
-from model.request import Request, State, Totals
+from model.request import CONTEXT, GENERATION, WAITING, Request, Totals
 from model.rules.base import Rules
-from model.sequence import Status
+from model.sequence import ACTIVE
 
 if TYPE_CHECKING:
     from model.events import EventLog
@@ -30,6 +30,12 @@ class Scheduled:
         self.refused: list[Request] = []  # first chunks that found no pages
         self.evicted = 0  # suspended or preempted
         self.deferred = 0
+
+    def order(self) -> None:
+        """Put chunks that complete their context behind those that do not."""
+        rows = sorted(zip(self.chunks, self.before, strict=True), key=lambda entry: entry[0][2])
+        self.chunks = [chunk for chunk, _ in rows]
+        self.before = [before for _, before in rows]
 
     def empty(self) -> bool:
         """Whether there is nothing to run."""
@@ -50,9 +56,10 @@ class Scheduler:
         self.active: list[Request] = []
         self.by_prefix = policy is PublishPolicy.ALL_REUSABLE and limits.deferral and rules.deferral.by_prefix
         self._computing: dict[int, Request] = {}  # key of a block that a running context will publish -> request
-        self._short: dict[int, tuple[PagePool, int]] = {}  # owner -> pool that refused it, pages it has to offer
+        self._short: dict[int, tuple[PagePool, int, int]] = {}  # owner -> pool that refused it, pages, cached blocks
         self._lower_tier = any(pool.host_pages for pool in twin.pools.values())
         self._budget = 0
+        self._idle = False  # the last pass took nothing
         self.on_refused: Callable[[Request, int, bool], None] | None = None  # an observer of refused chunks
 
     # -- queues --------------------------------------------------------------------------------------------------
@@ -93,10 +100,14 @@ class Scheduler:
         self._fetch()
         self._generation(taken)
         self._context(taken, prepare)
-        if taken.empty():
+        empty = taken.empty()
+        if empty:
             self._short.clear()  # whatever was expected, look again
-            if not taken.evicted and not in_flight:
+            # What an eviction gave shows in the next pass; requests that only step aside in turn give nothing.
+            if not in_flight and (self._idle or not taken.evicted):
                 self._unblock(taken)
+        self._idle = empty
+        taken.order()
         return taken
 
     def _unblock(self, taken: Scheduled) -> None:
@@ -114,15 +125,15 @@ class Scheduler:
         width = 1 + self.twin.config.drafter.drafts
         run_ahead = self.limits.run_ahead
         for request in list(self.active):
-            if request.state is not State.GENERATION or request.in_flight > run_ahead:
+            if request.state is not GENERATION or request.in_flight > run_ahead:
                 continue
-            if request.generated + request.in_flight >= request.spec.max_new_tokens:
+            if request.generated + request.in_flight + request.first_in_flight >= request.spec.max_new_tokens:
                 continue  # what is in flight completes it
             if width > self._budget or len(taken.generation) >= self.limits.max_batch:
                 return
             if not self._make_generation_fit(request, taken):
                 return
-            if request.state is State.GENERATION:
+            if request.state is GENERATION:
                 self._budget -= width
                 taken.generation.append(request)
 
@@ -151,7 +162,7 @@ class Scheduler:
 
     def _suspend(self, request: Request, taken: Scheduled) -> bool:
         sequences = self.twin.sequences(request)
-        if not any(sequence.status is Status.ACTIVE for sequence in sequences):
+        if not any(sequence.status is ACTIVE for sequence in sequences):
             return False
         self.twin.suspend_all(request)
         taken.evicted += 1
@@ -177,13 +188,15 @@ class Scheduler:
         """Back to the start of a context that now includes what was generated; the next epoch begins."""
         self.twin.free(request)
         self.forget(request)
-        request.state = State.WAITING
+        request.state = WAITING
         request.started = False
         request.cursor = 0
         request.keys = request.draft_keys = None
         request.grown.clear()
         request.owed = [0, 0]
         request.in_flight = 0
+        request.first_in_flight = False
+        request.missing = None
         request.rows = ()
         request.placeholder = True
         request.owner = -1
@@ -193,7 +206,7 @@ class Scheduler:
 
     def _context(self, taken: Scheduled, prepare: Callable[[Request], None]) -> None:
         for request in list(self.active):
-            if request.state not in (State.WAITING, State.CONTEXT):
+            if request.state not in (WAITING, CONTEXT):
                 continue
             if len(taken.generation) + len(taken.chunks) >= self.limits.max_batch or self._budget <= 0:
                 return
@@ -221,10 +234,11 @@ class Scheduler:
         last = end >= request.context_length
         for manager in self.twin.managers:
             manager.short = None
+        active = any(sequence.status is ACTIVE for sequence in self.twin.sequences(request))
         if not self.twin.grow_context(request, end, last):
             if self.on_refused is not None:
                 self.on_refused(request, end, last)
-            return self._chunk_failed(request, first, taken)
+            return self._chunk_failed(request, first, active, taken)
         charged = self.rules.chunking.charge(size, request.claim.tokens if first else 0)
         self._budget -= charged + (drafts if last else 0)
         taken.chunks.append((request, end, last))
@@ -256,7 +270,7 @@ class Scheduler:
         self.twin.free(request)
         request.cursor = 0
 
-    def _chunk_failed(self, request: Request, first: bool, taken: Scheduled) -> bool:
+    def _chunk_failed(self, request: Request, first: bool, active: bool, taken: Scheduled) -> bool:
         self.totals.refused_admissions += 1
         self.log.refused(request)
         if first:
@@ -271,7 +285,8 @@ class Scheduler:
             if victim is not None:
                 self._preempt(victim, taken)
             return False
-        self.note_suspended(request)
+        if active:
+            self.note_suspended(request)
         if not self._others_hold(request):
             self._preempt(request, taken)  # alone and still short: begin again with nothing held
         return self.limits.chunked_prefill
@@ -284,7 +299,7 @@ class Scheduler:
         for manager in self.twin.managers:
             if manager.short is not None:
                 pool, lacking = manager.short
-                self._short[request.owner] = (pool, pool.obtainable() + lacking)
+                self._short[request.owner] = (pool, pool.obtainable() + lacking, self._published())
                 return
 
     def _still_short(self, request: Request) -> bool:
@@ -292,16 +307,22 @@ class Scheduler:
         known = self._short.get(request.owner)
         if known is None:
             return False
-        if known[0].obtainable() < known[1]:
+        if known[0].obtainable() < known[1] and known[2] == self._published():
             return True
         del self._short[request.owner]
         return False
+
+    def _published(self) -> int:
+        """Blocks ever cached: while it stands still no request can match more than it did."""
+        return sum(manager.tree.grown for manager in self.twin.managers)
 
     def _defer(self, request: Request, taken: Scheduled) -> bool:
         """Whether a request in this pass computes the first block that this one would have to compute."""
         if not self.by_prefix or not self._computing:
             return False
-        key, _ = self.twin.first_new_key(request)
+        key = request.missing
+        if key is None or key not in self._computing:
+            key = request.missing = self.twin.first_new_key(request)
         other = self._computing.get(key) if key is not None else None
         if other is None or other is request or not any(entry[0] is other for entry in taken.chunks):
             return False

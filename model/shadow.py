@@ -17,7 +17,7 @@ from model.cells import CellStore
 from model.drafter import Pass
 from model.events import EventLog, Kind
 from model.plan import ContextRow, GenerationRow, Record, StepPlan
-from model.reader import GUARD, MASKED, PROVISIONAL, Reader
+from model.reader import GUARD, LOGGED, MASKED, PROVISIONAL, Reader
 from model.rules.device import Extent, Provisional, TableUpload
 from model.rules.lookahead import chunk_end_sums
 from model.table import TableRow
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from model.invariants.memory import MemoryLaws
     from model.joint import Column, Twin
     from model.request import Request
+
+
+_GRANT, _COPY, _MOVE, _PUBLISH, _BIND, _UNBIND, _BEGIN, _END = (int(record) for record in Record)
 
 
 class Shadow(CellStore):
@@ -48,6 +51,10 @@ class Shadow(CellStore):
         self._masked = memoryview(np.full(width, MASKED, dtype=np.uint64))
         self._stale_rows: dict[tuple[int, int], tuple[TableRow, ...]] = {}
         self._steps = 1 + config.drafter.drafts
+        # Columns whose frontier a step logs, and how far behind the slot's length their last final cell lies (0: the
+        # target's, whose length says it); -1 where there is no drafter.
+        drafted = self.draft_columns[0].index if self.draft_columns else -1
+        self._frontier_columns = ((self.target_columns[0].index, 0), (drafted, max(1, twin.tag_span)))
 
     # -- records -------------------------------------------------------------------------------------------------
 
@@ -55,21 +62,21 @@ class Shadow(CellStore):
         """Carry out page-level records in stream order."""
         for record in records:
             kind = record[0]
-            if kind == Record.GRANT:
+            if kind == _GRANT:
                 self.grant(record[1], record[2], record[3])
-            elif kind == Record.PUBLISH:
+            elif kind == _PUBLISH:
                 self._publish(*record[1:])
-            elif kind == Record.COPY:
+            elif kind == _COPY:
                 self.copy(*record[1:])
-            elif kind == Record.BIND:
+            elif kind == _BIND:
                 self._bind(*record[1:])
-            elif kind == Record.UNBIND:
+            elif kind == _UNBIND:
                 self.slots.pop(record[1], None)
-            elif kind == Record.BEGIN:
+            elif kind == _BEGIN:
                 self._begin(record[1], record[2])
-            elif kind == Record.END:
+            elif kind == _END:
                 self.readers.pop(record[1], None)
-            elif kind == Record.MOVE:
+            elif kind == _MOVE:
                 self.move(*record[1:])
 
     def _publish(self, pool: int, slots: array[int], coverage: int, owner: int, column: int, block: int) -> None:
@@ -80,7 +87,7 @@ class Shadow(CellStore):
         sealed[chosen] = np.maximum(sealed[chosen], vouched)
         if self.laws is not None:
             self.laws.published(self, place, chosen, vouched, owner, block)
-        tag = self.signed(self.flat[pool][slots[-1] * self.page + coverage - 1])
+        tag = LOGGED & (self.flat[pool][slots[-1] * self.page + coverage - 1])
         self.log.memory.add((Kind.MEM_PUBLISH, 4 + len(slots), self.iteration, pool, coverage, tag, *slots))
 
     def _vouched(self, count: int, coverage: int, owner: int, column: Column, block: int) -> NDArray[np.int32]:
@@ -121,8 +128,9 @@ class Shadow(CellStore):
     def run_step(self, plan: StepPlan, accepted: tuple[int, ...]) -> None:
         """Execute one iteration; ``accepted[i]`` tokens of generation row ``i`` were committed."""
         self.iteration = plan.iteration
+        self.device = plan.device
         context, generation = plan.context, plan.generation
-        if self.rules.table is TableUpload.SHARED_BUFFER:
+        if self.device.table is TableUpload.SHARED_BUFFER:
             context, generation = self._overwritten_tables(context, generation)
         self._flush_all_but(generation)
         self.run_records(plan.records)
@@ -133,7 +141,7 @@ class Shadow(CellStore):
         for row in context:
             self._run_chunk(row)
         log: list[int] = []
-        length, draft_length, base, page = self.length, self.draft_length, self.base, self.page
+        length, draft_length, base, steps = self.length, self.draft_length, self.base, self._frontier_columns
         for row, count in zip(generation, accepted, strict=True):
             reader = self.readers.get(row.owner)
             if reader is None:
@@ -145,14 +153,36 @@ class Shadow(CellStore):
                 draft_length[slot] += count
                 reader.drafted += count
                 self.dirty[row.owner] = reader
+                log += (row.owner, after, count, base[slot], draft_length[slot])
+                self._deferred_frontier(log, row, reader, after - 1)
             else:
                 self._run_generation(row, reader, count)
-            table = row.tables[0]
-            place = (after - 1) // page - table.base
-            cell = table.view[place] if 0 <= place < len(table.view) else GUARD
-            tag = reader.views[0][after - 1] & 0x7FFFFFFFFFFFFFFF
-            log += (row.owner, after, count, cell, tag, base[slot], draft_length[slot])
+                log += (row.owner, after, count, base[slot], draft_length[slot])
+                for index, behind in steps:
+                    log += self._frontier(row, index, (draft_length[slot] if behind else after) - max(1, behind))
         self.log.memory.add((Kind.MEM_STEP, 1 + len(log), plan.iteration, *log))
+
+    def _deferred_frontier(self, log: list[int], row: GenerationRow, reader: Reader, last: int) -> None:
+        """What :meth:`_frontier` will find once deferred cells up to target position ``last`` are written."""
+        page = self.page
+        for index, behind in self._frontier_columns:
+            position = last + 1 - behind - reader.lag if behind else last
+            if index < 0 or position < 0:
+                log += (GUARD, 0)
+                continue
+            table = row.tables[index]
+            place = position // page - table.base
+            log.append(table.view[place] if 0 <= place < len(table.view) else self.slot_at(table, position // page))
+            log.append(reader.views[index][position + (reader.lag if behind else 0)] & LOGGED)
+
+    def _frontier(self, row: GenerationRow, index: int, position: int) -> tuple[int, int]:
+        """(slot, content) of the last final cell of a column, read back from memory; -1, 0 where there is none."""
+        if index < 0 or position < 0:
+            return GUARD, 0
+        slot = self.slot_at(row.tables[index], position // self.page)
+        if slot < 0:
+            return GUARD, 0
+        return slot, self.flat[self.pool_of[index]][slot * self.page + position % self.page] & LOGGED
 
     # -- deferred cells ------------------------------------------------------------------------------------------
 
@@ -234,7 +264,10 @@ class Shadow(CellStore):
         self.length[slot] = end
         self.draft_length[slot] = end + shift
         for column in self.columns:
-            tags.append(self.signed(int(reader.tags[column.index][end - 1])))
+            last = end - 1 + (shift if column.draft else 0)
+            slot_at = self.slot_at(row.tables[column.index], last // self.page)
+            flat = self.flat[self.pool_of[column.index]]
+            tags.append(flat[slot_at * self.page + last % self.page] & LOGGED if slot_at >= 0 else 0)
         fields = (self.iteration, row.owner, start, end, self.base[slot], *tags)
         self.log.memory.add((Kind.MEM_CHUNK, len(fields), *fields))
 
@@ -246,7 +279,7 @@ class Shadow(CellStore):
         if span and not row.last:
             cells = cells.copy()
             seed = self._tag_seed(reader, column)
-            sums = chunk_end_sums(self.rules.lookahead, reader.stream, start, end, span, self.twin.config.vocabulary)
+            sums = chunk_end_sums(self.device.lookahead, reader.stream, start, end, span, self.twin.config.vocabulary)
             cells[len(cells) - len(sums) :] = mix64_array(sums ^ np.uint64(seed))
             reader.draft_final = end
         elif span:
@@ -288,7 +321,7 @@ class Shadow(CellStore):
 
     def _room(self, tables: tuple[TableRow, ...]) -> int:
         """Target position that a step may reach while everything it writes lies in backed pages of the row."""
-        if self.rules.provisional is Provisional.KEPT or self.rules.extent is Extent.COUNT:
+        if self.device.provisional is Provisional.KEPT or self.device.extent is Extent.COUNT:
             return -1
         reach = self._steps - 1 + max(0, self._steps - 1)
         return min(table.base + len(table.view) for table in tables) * self.page - reach
@@ -299,7 +332,7 @@ class Shadow(CellStore):
         length = self.draft_length[slot] if self.twin.kind.slot else position
         lag = position - length  # a slot seeded on a page boundary trails its request
         after = length + count
-        kept = self.rules.provisional is Provisional.KEPT
+        kept = self.device.provisional is Provisional.KEPT
         for column in self.draft_columns:
             index = column.index
             table = row.tables[index]

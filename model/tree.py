@@ -71,8 +71,11 @@ class PrefixTree:
         self.pools = tuple(pools)
         self.partial_children = partial_children
         self.index: dict[int, Node] = {}
+        self.grown = 0  # blocks and pages that entered the tree so far
         self.roots: dict[int, Node] = {}
-        for pool in set(self.pools):
+        for pool in self.pools:
+            assert pool.tree is None or pool.tree is self, f"two managers share pool {pool.name!r}"
+            pool.tree = self
             pool.lose = self.lose
 
     def root(self, seed: int) -> Node:
@@ -202,14 +205,15 @@ class PrefixTree:
                 if sibling.items.startswith(items):
                     return None
         node = Node(key, parent, items, length, len(self.lifecycles))
-        if parent.partials:
-            for sibling in list(parent.children.values()):
-                if sibling.length < length and items.startswith(sibling.items):
-                    self._adopt(node, sibling)
         self.index[key] = node
+        self.grown += 1
+        starts = [child for child in parent.children.values() if child.length < length] if parent.partials else []
         parent.children[key] = node
         if length < self.page_size:
             parent.partials += 1
+        for sibling in starts:
+            if items.startswith(sibling.items):
+                self._adopt(node, sibling)
         return node
 
     def grow(self, parent: Node, keys: KeyView, first: int, end: int) -> list[Node]:
@@ -223,6 +227,7 @@ class PrefixTree:
             index[key] = parent.children[key] = node
             nodes.append(node)
             parent = node
+        self.grown += len(nodes)
         return nodes
 
     def _adopt(self, node: Node, sibling: Node) -> None:
@@ -243,6 +248,7 @@ class PrefixTree:
                 return False
             node.pages[column] = NO_PAGE
             self.pools[column].detach(old)
+        self.grown += 1
         node.pages[column] = page
         node.coverage[column] = coverage
         node.behind[column] = behind
@@ -292,12 +298,14 @@ class PrefixTree:
                     self.pools[column].detach(page)
             node.children.clear()
             node.alive = False
+            node.parent = None
             if self.index.get(node.key) is node:
                 del self.index[node.key]
         if parent is not None:
             if parent.children.pop(top.key, None) is not None and top.length < self.page_size:
                 parent.partials -= 1
             self._prune_up(parent)
+            self._forget_root(parent)
 
     def discard_empty(self, node: Node) -> None:
         """Remove a new node that got no page, and what its removal leaves empty."""
@@ -318,6 +326,13 @@ class PrefixTree:
             del self.index[node.key]
         if parent is not None and parent.children.pop(node.key, None) is not None and node.length < self.page_size:
             parent.partials -= 1
+        node.parent = None
+        self._forget_root(parent)
+
+    def _forget_root(self, root: Node | None) -> None:
+        """Drop the root of a scope that caches nothing any more."""
+        if root is not None and root.ordinal < 0 and not root.children and self.roots.get(root.key) is root:
+            del self.roots[root.key]
 
 
 def _last_holes(covered: list[int], size: int) -> list[int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from reports.document import summary_of
+from reports.document import INTERRUPTED, plural, summary_of
 from sim.result import RunResult
 
 # column, label, how a reader sees it
@@ -35,7 +36,11 @@ NONE = "–"
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``table`` has one row per build (index ``build``) and the columns of :data:`METRICS` and ``peak_pages_POOL``."""
+    """``table`` has one row per build (index ``build``) and the columns of :data:`METRICS` and ``peak_pages_POOL``.
+
+    ``historical`` names the builds that may break laws and the laws that each declares to break; ``left_out`` the
+    builds that Ctrl-C left no result of.
+    """
 
     scenario: str
     acceptance: str
@@ -44,9 +49,15 @@ class Comparison:
     drafts: int
     table: pd.DataFrame
     laws: dict[str, list[str]]
-    historical: frozenset[str]
+    historical: Mapping[str, Collection[str]]
     missed: dict[str, list[str]]
     checked: bool
+    left_out: Sequence[str] = ()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C came before the last build was finished."""
+        return bool(self.left_out)
 
     @property
     def warning(self) -> str | None:
@@ -65,7 +76,9 @@ class Comparison:
         That a historical build breaks a law is what it is there to show.
         """
         broken = any(self.laws[build] or self.missed[build] for build in self.laws if build not in self.historical)
-        return 1 if broken else 0 if self.checked else 3
+        if broken:
+            return 1
+        return INTERRUPTED if self.interrupted else 0 if self.checked else 3
 
 
 def figures(result: RunResult) -> dict[str, Any]:
@@ -99,10 +112,16 @@ def figures(result: RunResult) -> dict[str, Any]:
     return row
 
 
-def compare(results: list[RunResult], historical: frozenset[str], judged: frozenset[str]) -> Comparison:
+def compare(
+    results: list[RunResult],
+    historical: Mapping[str, Collection[str]],
+    judged: frozenset[str],
+    left_out: Sequence[str] = (),
+) -> Comparison:
     """Put runs of one scenario side by side, in the given order.
 
-    ``historical`` names the builds that may break laws, ``judged`` those of which the scenario expects something.
+    ``historical`` names the builds that may break laws and the laws that they declare, ``judged`` the builds of which
+    the scenario expects something, ``left_out`` those that did not run.
     """
     first = results[0]
     table = pd.DataFrame([figures(result) for result in results]).set_index("build")
@@ -117,6 +136,7 @@ def compare(results: list[RunResult], historical: frozenset[str], judged: frozen
         historical=historical,
         checked=not any(result.nothing_checked for result in results),
         missed={result.build: list(result.missed) if result.build in judged else [] for result in results},
+        left_out=tuple(left_out),
     )
 
 
@@ -139,11 +159,14 @@ def readable(comparison: Comparison) -> pd.DataFrame:
 
 
 def law_text(comparison: Comparison, build: str) -> str:
-    """Codes that ``build`` broke, and whether that is what it is there to show."""
+    """Codes that ``build`` broke; those that it declares are what it is there to show, and marked as expected."""
     codes = comparison.laws[build]
     if not codes:
         return "none" if comparison.checked else "not checked"
-    return " ".join(codes) + (" (expected)" if build in comparison.historical else "")
+    declared = comparison.historical.get(build, ())
+    expected = " ".join(code for code in codes if code in declared)
+    others = " ".join(code for code in codes if code not in declared)
+    return ", ".join(part for part in (expected and f"{expected} (expected)", others) if part)
 
 
 def shown(value: Any, pattern: str) -> str:
@@ -157,10 +180,12 @@ def markdown(comparison: Comparison) -> str:
     lines = [
         f"## {comparison.scenario}",
         "",
-        f"{comparison.requests:,} requests, K = {comparison.drafts}, "
+        f"{plural(comparison.requests, 'request')}, K = {comparison.drafts}, "
         f"acceptance {comparison.acceptance_mode}: {comparison.acceptance}.",
         "",
     ]
+    if comparison.interrupted:
+        lines += [f"**Interrupted**: no result of {', '.join(comparison.left_out)}.", ""]
     if comparison.warning:
         lines += [f"**Note**: {comparison.warning}.", ""]
     lines.append("| | " + " | ".join(table.columns) + " |")
@@ -180,6 +205,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
                 **figures_,
                 "historical": build in comparison.historical,
                 "laws_broken": comparison.laws[str(build)],
+                "laws_declared": list(comparison.historical.get(str(build), ())),
                 "missed": comparison.missed[str(build)],
             }
         )
@@ -190,6 +216,8 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "drafts": comparison.drafts,
         "acceptance": {"mode": comparison.acceptance_mode, "model": comparison.acceptance},
         "warning": comparison.warning,
+        "interrupted": comparison.interrupted,
+        "left_out": list(comparison.left_out),
         "builds": builds,
         "exit_code": comparison.exit_code,
     }

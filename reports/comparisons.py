@@ -11,10 +11,11 @@ from model.builds import Build
 from reports import terminal
 from reports.catalogue import find_build
 from reports.comparison import Comparison, compare, document, markdown
-from reports.document import dump
-from reports.folder import check_target, stamp, whole_folder
+from reports.document import INTERRUPTED, dump
+from reports.folder import Output, stamp
 from reports.sources import TraceFile, folders_below, load_sources, usage
 from scenarios.schema import Scenario
+from sim.result import RunResult
 from sim.run import run_scenario
 
 
@@ -41,24 +42,37 @@ def run(
 ) -> list[Found]:
     """Run every build on every scenario; ``builds`` defaults to the scenario's own list, and that to ``otherwise``.
 
+    Ctrl-C keeps the builds that are finished and leaves out the rest; before the first it is a ``KeyboardInterrupt``.
     Raises ``InputError`` before anything runs.
     """
     sources = load_sources(names, trace)
     plans: list[tuple[Scenario, list[Build], Path | None]] = []
     for (_, scenario), folder in zip(sources, folders_below(out, sources), strict=True):
-        chosen = [find_build(name) for name in builds or scenario.builds or otherwise]
+        names_of_builds = (scenario.builds or otherwise) if builds is None else builds
+        chosen = [find_build(name) for name in names_of_builds]
         if len({build.name for build in chosen}) < len(chosen):
             raise usage(f"expected each build once, found {', '.join(build.name for build in chosen)}")
-        if folder is not None:
-            check_target(folder)
         plans.append((scenario, chosen, folder))
-    return [_compare(scenario, chosen, check, folder) for scenario, chosen, folder in plans]
+    found: list[Found] = []
+    with Output(out, several=len(plans) > 1) as output:
+        for scenario, chosen, folder in plans:
+            comparison = _compare(scenario, chosen, check)
+            if comparison is None:
+                break
+            if folder is not None:
+                write_comparison_files(output.folder(scenario.name), comparison)
+            found.append(Found(comparison, folder))
+            if comparison.interrupted:
+                break
+    if not found:
+        raise KeyboardInterrupt
+    return found
 
 
 def exit_code_of(found: Sequence[Found]) -> int:
     """The worst of all comparisons."""
     codes = {one.comparison.exit_code for one in found}
-    return next((code for code in (1, 3) if code in codes), 0)
+    return next((code for code in (1, INTERRUPTED, 3) if code in codes), 0)
 
 
 def show(found: Sequence[Found], json: bool) -> None:
@@ -76,21 +90,23 @@ def show(found: Sequence[Found], json: bool) -> None:
             out.print(f"  written: {one.picture}, and comparison.md, .csv, .json beside it\n", soft_wrap=True)
 
 
-def _compare(scenario: Scenario, builds: list[Build], check: str, folder: Path | None) -> Found:
-    results = []
-    for build in builds:
-        with terminal.progress(f"{scenario.name} on {build.name}") as tick:
-            result = run_scenario(scenario, build, check=check, progress=tick)
-        if result.interrupted:
-            raise KeyboardInterrupt  # half a comparison would be read as a whole one
-        results.append(result)
-    historical = frozenset(build.name for build in builds if not build.correct)
-    judged = frozenset({scenario.build, *scenario.builds, *scenario.expect.by_build}) - historical
-    comparison = compare(results, historical, judged)
-    if folder is not None:
-        with whole_folder(folder) as target:
-            write_comparison_files(target, comparison)
-    return Found(comparison, folder)
+def _compare(scenario: Scenario, builds: list[Build], check: str) -> Comparison | None:
+    """The builds that were finished before Ctrl-C, side by side; ``None`` if there is none."""
+    results: list[RunResult] = []
+    try:
+        for build in builds:
+            with terminal.progress(f"{scenario.name} on {build.name}") as tick:
+                result = run_scenario(scenario, build, check=check, progress=tick)
+            if result.interrupted:
+                break
+            results.append(result)
+    except KeyboardInterrupt:  # between two runs
+        pass
+    if not results:
+        return None
+    historical = {build.name: build.must_fire for build in builds if not build.correct}
+    judged = frozenset({scenario.build, *scenario.builds, *scenario.expect.by_build}) - frozenset(historical)
+    return compare(results, historical, judged, left_out=[build.name for build in builds[len(results) :]])
 
 
 def write_comparison_files(folder: Path, comparison: Comparison) -> None:

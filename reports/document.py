@@ -92,6 +92,11 @@ def request_rows(result: RunResult) -> list[dict[str, Any]]:
     return rows
 
 
+def plural(count: int, word: str) -> str:
+    """``count`` and its noun: 1 request, 2 requests."""
+    return f"{count:,} {word}" + ("" if count == 1 else "s")
+
+
 def _milliseconds(nanoseconds: float | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / 1e6
 

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from reports.comparison import Comparison
+from reports.document import plural
 
 CACHED, PREFILLED = "#2a9d8f", "#e9a23b"
 STRONG, SOFT = "#27547d", "#9dbcd8"
@@ -39,7 +40,7 @@ def comparison_figure(comparison: Comparison) -> Figure:
     height = 3.4 + 0.75 * len(table)
     figure = Figure(figsize=(12.5, height), dpi=DPI, layout="constrained")
     figure.get_layout_engine().set(h_pad=0.12, w_pad=0.1, hspace=0.06, wspace=0.04)  # type: ignore[union-attr]
-    count = f"{len(table)} builds, {comparison.requests:,} requests"
+    count = f"{len(table)} builds, {plural(comparison.requests, 'request')}"
     figure.suptitle(f"{comparison.scenario}: {count}", x=0.012, ha="left", fontsize=15, fontweight="bold", color=INK)
     reuse, prefilled, length, coverage = figure.subplots(2, 2).flat
     _reuse(reuse, table)

@@ -12,7 +12,7 @@ from model.builds import Build
 from reports import terminal
 from reports.catalogue import find_build
 from reports.document import INTERRUPTED, dump, exit_code, run_document
-from reports.folder import check_target, whole_folder
+from reports.folder import Output
 from reports.run_folder import write_run
 from reports.sources import TraceFile, folders_below, load_sources, scenario_of_fault, usage
 from scenarios.names import layout_of
@@ -71,14 +71,12 @@ def run(request: RunRequest) -> list[Done]:
     Raises ``InputError``.
     """
     jobs = _jobs(request)
-    for job in jobs:
-        if job.folder is not None:
-            check_target(job.folder)
     runs: list[Done] = []
-    for job in jobs:
-        runs.append(_do(job, request))
-        if runs[-1].result.interrupted:
-            break
+    with Output(request.out, several=len(jobs) > 1) as output:
+        for job in jobs:
+            runs.append(_do(job, request, output))
+            if runs[-1].result.interrupted:
+                break
     return runs
 
 
@@ -106,7 +104,7 @@ def show(runs: Sequence[Done], json: bool) -> None:
             out.print(f"  written: {done.folder}", soft_wrap=True)
 
 
-def _do(job: Job, request: RunRequest) -> Done:
+def _do(job: Job, request: RunRequest, output: Output) -> Done:
     with terminal.progress(f"{job.name} on {job.build.name}") as tick:
         keep = {"keep_events": request.events and job.folder is not None, "record_ops": job.folder is not None}
         if isinstance(job.what, Trace):
@@ -116,8 +114,7 @@ def _do(job: Job, request: RunRequest) -> Done:
             result = run_scenario(job.what, job.build, check=request.check, progress=tick, **keep)
             config = job.what.engine_config(layout_of(job.build.name))
     if job.folder is not None:
-        with whole_folder(job.folder) as folder:
-            write_run(folder, result, config)
+        write_run(output.folder(job.name), result, config)
     return Done(replace(result, log=None, ops=[]), job.folder, _explain(job))
 
 
@@ -135,12 +132,13 @@ def _jobs(request: RunRequest) -> list[Job]:
         if request.scenarios or request.trace is not None:
             raise usage("expected scenarios, --trace or --ops, found several of them")
         trace = load_trace(request.ops)
-        build = find_build(request.build or trace.build)
+        build = find_build(trace.build if request.build is None else request.build)
         return [Job(f"--ops {shlex.quote(str(request.ops))}", trace, build, request.out)]
     names = request.scenarios
     if not names and request.trace is None:
         names = scenario_of_fault(request.build)
     sources = load_sources(names, request.trace)
-    builds = [find_build(request.build or source.scenario.build) for source in sources]
+    chosen = [source.scenario.build if request.build is None else request.build for source in sources]
+    builds = [find_build(name) for name in chosen]
     folders = folders_below(request.out, sources)
     return [Job(*source, build, folder) for source, build, folder in zip(sources, builds, folders, strict=True)]

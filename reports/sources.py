@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from model.faults import FAULTS
 from reports.catalogue import FAULT_PREFIX, find_build
+from reports.folder import MARK
 from scenarios import catalog
 from scenarios.errors import InputError
 from scenarios.loader import trace_scenario
@@ -28,8 +29,8 @@ class TraceFile:
 
     path: Path
     format: str
-    geometry: str
-    block: int
+    geometry: str | None
+    block: int | None
     limit: int | None
 
     def source(self) -> Source:
@@ -42,8 +43,16 @@ class TraceFile:
         return Source(shlex.join(words), trace_scenario(self.path, self.format, **given))
 
 
-def trace_file(path: Path | None, format: str | None, geometry: str, block: int, limit: int | None) -> TraceFile | None:
-    """The trace that the options name, if any; :class:`InputError` where only one of path and format is given."""
+def trace_file(
+    path: Path | None, format: str | None, geometry: str | None, block: int | None, limit: int | None
+) -> TraceFile | None:
+    """The trace that the options name, if any; ``None`` stands for an option that was not given.
+
+    :class:`InputError` where only one of path and format is given, or an option that only a trace has without one.
+    """
+    for option, value in (("--geometry", geometry), ("--block", block), ("--limit", limit)):
+        if path is None and value is not None:
+            raise usage(f"expected {option} only beside --trace, found it without")
     if (path is None) != (format is None):
         raise usage("expected --trace FILE and --format mooncake, mooncake-delta or aiperf together, found one of them")
     return None if path is None or format is None else TraceFile(path, format, geometry, block, limit)
@@ -85,6 +94,8 @@ def folders_below(out: Path | None, sources: list[Source]) -> list[Path | None]:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise usage(f"expected scenarios of different names beside --out, found {twice[0]} twice")
+    if MARK in names:
+        raise usage(f"expected scenarios of other names than {MARK} beside --out, found it")
     return [out / name for name in names]
 
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Protocol
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from model.invariants import INVARIANTS
 from reports.comparison import NONE, Comparison, readable, shown
-from reports.document import summary_of, verdict, violation_document
+from reports.document import plural, summary_of, verdict, violation_document
 from sim.result import RunResult
 
+INDENT = 4
+WIDEST = 10_000  # columns, in which every table has room
 WIDTH_OF_A_FILE = 160  # columns where nobody's terminal sets them
+WIDTH_OF_THREE_TEXTS = 130  # columns that the table of violations needs for a column a text
 VIOLATIONS_SHOWN = 20
 REFRESH_S = 0.1
 COLOURS = {"fine": "green", "law broken": "bold red", "expectation missed": "bold red"}
@@ -30,9 +37,28 @@ class Tick(Protocol):
 
 
 def console() -> Console:
-    """Standard output; wide enough for a table where it is not a terminal."""
+    """Standard output; in a file as wide as COLUMNS says, or wide enough for a table."""
     out = Console(highlight=False, soft_wrap=False)
-    return out if out.is_terminal else Console(highlight=False, width=WIDTH_OF_A_FILE)
+    columns = os.environ.get("COLUMNS", "")
+    if out.is_terminal:
+        return out
+    wanted = int(columns) if columns.isascii() and columns.isdigit() else 0
+    return Console(highlight=False, width=wanted or WIDTH_OF_A_FILE)
+
+
+def show_lines(out: Console, what: RenderableType) -> None:
+    """Print ``what`` without the blanks that fill its lines up."""
+    with out.capture() as capture:
+        out.print(what)
+    out.file.write("\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n")
+
+
+def show_paragraphs(out: Console, entries: Iterable[tuple[str, str, list[str]]]) -> None:
+    """Entries of a heading, two words beside it, and lines that stand indented below."""
+    for heading, words, lines in entries:
+        show_lines(out, Text.assemble((heading, "bold"), "  ", words))
+        for line in lines:
+            show_lines(out, Padding(Text(line), (0, 0, 0, INDENT)))
 
 
 @contextmanager
@@ -67,13 +93,13 @@ def show_run(out: Console, result: RunResult, explain: str) -> None:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 2))
     for label, value in _figures(result, summary):
         table.add_row(label, value)
-    out.print(table)
+    show_lines(out, table)
+    for line in result.notes:  # first, since what follows may come of it: ops that were not applied, for one
+        out.print(Text(f"  note: {line}"), soft_wrap=True)
     if result.violations:
         show_violations(out, result, explain)
     for line in result.missed:
-        out.print(Text(f"  missed: {line}", style="red"))
-    for line in result.notes:
-        out.print(Text(f"  note: {line}"))
+        out.print(Text(f"  missed: {line}", style="red"), soft_wrap=True)
 
 
 def _headline(result: RunResult) -> Text:
@@ -90,7 +116,7 @@ def _figures(result: RunResult, summary: dict[str, Any]) -> Iterator[tuple[str, 
     totals, prompt = result.totals, sum(record.prompt_tokens for record in result.records)
     cached = sum(record.cached_tokens for record in result.records)
     share = f" ({cached / prompt:.1%} of the prompts)" if prompt else ""
-    yield "requests", f"{len(result.records):,}, prompts of {prompt:,} tokens"
+    yield "requests", f"{len(result.records):,}, prompts of {plural(prompt, 'token')}"
     yield "cached tokens", f"{cached:,}{share}"
     recomputed = sum(record.recomputed_tokens for record in result.records)
     yield "prefilled tokens", f"{totals.prefilled_tokens:,}" + (f", {recomputed:,} of them again" if recomputed else "")
@@ -119,20 +145,35 @@ def _figures(result: RunResult, summary: dict[str, Any]) -> Iterator[tuple[str, 
 
 def _checked(result: RunResult) -> str:
     laws = {code: count for code, count in result.checked.items() if count}
-    return f"{sum(laws.values()):,} times {len(laws)} laws ({result.check})" if laws else f"nothing ({result.check})"
+    if not laws:
+        return f"nothing ({result.check})"
+    idle = [code for code in INVARIANTS if code not in laws]
+    rest = f"; not exercised: {', '.join(idle)}" if idle else ""
+    return f"{plural(sum(laws.values()), 'time')}, {len(laws)} of {len(INVARIANTS)} laws ({result.check}){rest}"
 
 
 def show_violations(out: Console, result: RunResult, explain: str) -> None:
     """The violations as a table, and the command that tells the story of one."""
     places = ("request", "pool", "page", "position", "step")
-    table = Table("#", "law", *places, "what is wrong", "expected", "found", header_style="bold")
+    wide = out.width >= WIDTH_OF_THREE_TEXTS
+    # Where there is no room for three texts, the places stand in full and what is wrong folds beside them.
+    table = Table(header_style="bold") if wide else Table(header_style="bold", box=None, padding=(0, 1, 0, 0))
+    for heading in ("#", "law", *places):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("what is wrong", "expected", "found") if wide else ("what is wrong",):
+        table.add_column(heading, overflow="fold")
     for number, violation in enumerate(result.violations[:VIOLATIONS_SHOWN], 1):
         document = violation_document(violation)
         words = (violation.message, violation.expected, violation.found)
+        if not wide:
+            words = (f"{violation.message}; expected {_cell(words[1])}, found {_cell(words[2])}",)
         table.add_row(
-            str(number), Text(violation.code, "bold red"), *(_cell(document[key]) for key in places), *map(_cell, words)
+            str(number),
+            Text(violation.code, "bold red"),
+            *(_cell(document[key]) for key in places),
+            *map(Text, map(_cell, words)),
         )
-    out.print(table)
+    show_lines(out, table)
     hidden = len(result.violations) - VIOLATIONS_SHOWN
     if hidden > 0:
         out.print(f"  and {hidden:,} more; --json lists them all")
@@ -158,13 +199,14 @@ def show_runs(out: Console, results: list[RunResult]) -> None:
             f"{len(result.violations):,}",
             Text(word, COLOURS.get(word, "yellow")),
         )
-    out.print(table)
+    show_lines(out, table)
 
 
 def show_comparison(out: Console, comparison: Comparison) -> None:
     """Builds side by side: metrics down, builds across."""
     table = Table(
-        title=f"{comparison.scenario}: {comparison.requests:,} requests, K = {comparison.drafts}", title_justify="left"
+        title=f"{comparison.scenario}: {plural(comparison.requests, 'request')}, K = {comparison.drafts}",
+        title_justify="left",
     )
     table.add_column("")
     for build in comparison.table.index:
@@ -172,8 +214,10 @@ def show_comparison(out: Console, comparison: Comparison) -> None:
     for label, *values in readable(comparison).itertuples():
         broken = label in ("laws broken", "violations")
         table.add_row(label, *(Text(value, "red" if broken and value not in ("none", "0") else "") for value in values))
-    out.print(table)
+    show_lines(out, table)
     out.print(Text(f"  acceptance {comparison.acceptance_mode}: {comparison.acceptance}"), soft_wrap=True)
+    if comparison.interrupted:
+        out.print(Text(f"  interrupted: no result of {', '.join(comparison.left_out)}", style="yellow"), soft_wrap=True)
     if comparison.warning:
         out.print(Text(f"  warning: {comparison.warning}", style="yellow"), soft_wrap=True)
     for build, lines in comparison.missed.items():
@@ -182,13 +226,21 @@ def show_comparison(out: Console, comparison: Comparison) -> None:
 
 
 def show_rows(out: Console, rows: list[dict[str, Any]], columns: dict[str, str]) -> None:
-    """A catalogue as a table; ``columns`` maps keys to headings."""
+    """A catalogue as a table; ``columns`` maps keys to headings, the first of them to the name.
+
+    Where the table has no room for whole words, each row is a paragraph.
+    """
     table = Table(header_style="bold")
     for position, heading in enumerate(columns.values()):
         table.add_column(heading, no_wrap=position == 0, overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(row[key]) for key in columns))
-    out.print(table)
+        table.add_row(*(Text(_cell(row[key])) for key in columns))
+    if Measurement.get(out, out.options.update(max_width=WIDEST), table).minimum <= out.width:
+        show_lines(out, table)
+        return
+    name, *others = columns
+    for row in rows:
+        show_paragraphs(out, [(_cell(row[name]), "", [f"{columns[key]}: {_cell(row[key])}" for key in others])])
 
 
 def _cell(value: Any) -> str:
@@ -202,5 +254,7 @@ def _cell(value: Any) -> str:
 
 
 def complain(line: str) -> None:
-    """One line on standard error."""
+    """One line on standard error, if there is one."""
+    if sys.stderr is None:  # closed by the caller: print would take standard output instead
+        return
     print(f"kvtwin: {line}", file=sys.stderr)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
-from scenarios.engine_build import unknown
-from scenarios.errors import InputError
+from scenarios.errors import InputError, quote
 from scenarios.loader import load_scenario
 from scenarios.schema import Scenario
 
@@ -60,7 +60,11 @@ def resolve(name: str) -> Path:
     stems = Counter(path.stem for path in known.values())
     if stems[wanted] == 1:
         return next(path for path in known.values() if path.stem == wanted)
-    raise InputError(name, 0, "", unknown("a scenario file or a name", wanted, known))
+    if direct.is_dir():
+        raise InputError(name, 0, "", "expected a scenario file or a name, found a folder")
+    near = get_close_matches(wanted, [*known, *stems], n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise InputError(quote(name), 0, "", f"no such file or scenario ({hint}kvtwin scenarios lists the names)")
 
 
 def load(name: str) -> Scenario:

@@ -22,6 +22,8 @@ _DEFAULTS = {"max_batch": 8, "max_num_tokens": 2048, "max_seq_len": 32_768, "ext
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """The problem with a name that is not ``known``, with the nearest one that is."""
     names = sorted(known)
+    if not names:
+        return f"expected {what}, of which there are none here, found {quote(name)}"
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     listed = ", ".join(names) if len(names) <= _LISTED else f"{len(names)} known ones"

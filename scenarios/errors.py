@@ -11,6 +11,13 @@ def quote(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
+def reason_of(error: OSError | UnicodeDecodeError) -> str:
+    """Why a file could not be read, without the number and the path that the system's own text has."""
+    if isinstance(error, UnicodeDecodeError):
+        return "bytes that are not UTF-8 text"
+    return (error.strerror or str(error)).lower()
+
+
 class InputError(ValueError):
     """Input that cannot be used. ``str()`` is one line: ``FILE:LINE: field: expected ..., found ...``.
 

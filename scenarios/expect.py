@@ -140,14 +140,19 @@ class Expectation:
     peak_pages: Mapping[str, Bound] = field(default_factory=dict)
 
     def missed(
-        self, records: Mapping[int, Any], totals: Any, codes: Iterable[str], peaks: Mapping[str, int] | None = None
+        self,
+        records: Mapping[int, Any],
+        totals: Any,
+        codes: Iterable[str],
+        peaks: Mapping[str, int] | None = None,
+        declared: Iterable[str] = (),
     ) -> list[str]:
         """One line for each expectation that a run missed.
 
         ``records`` are the engine's by request id, ``totals`` its totals, ``codes`` those of all violations and
-        ``peaks`` the most pages in use at once by pool.
+        ``peaks`` the most pages in use at once by pool. ``declared`` are laws that the build says it breaks.
         """
-        lines = self._missed_codes(frozenset(codes))
+        lines = self._missed_codes(frozenset(codes), frozenset(declared))
         for request, expectation in self.requests.items():
             record = records.get(request)
             if record is None:
@@ -161,12 +166,16 @@ class Expectation:
             lines += _missed(f"peak pages of pool {pool}", bound, (peaks or {}).get(pool))
         return lines
 
-    def _missed_codes(self, codes: frozenset[str]) -> list[str]:
+    def _missed_codes(self, codes: frozenset[str], declared: frozenset[str]) -> list[str]:
         if self.violations is None:
             return []
         lines = [f"law {code}: expected to break, but it held" for code in sorted(self.violations - codes)]
         surplus = sorted(codes - self.violations - self.may)
-        return lines + [f"law {code}: expected to hold, but it broke" for code in surplus]
+        known = "broke, as this build declares; the scenario does not expect it"
+        return lines + [
+            f"law {code} {known}" if code in declared else f"law {code}: expected to hold, but it broke"
+            for code in surplus
+        ]
 
 
 def _missed(what: str, bound: Bound | None, figure: int | None) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from scenarios.errors import quote
@@ -28,6 +28,16 @@ Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 Stream = Annotated[int, Field(ge=0, lt=1 << 64)]
 TokenId = Annotated[int, Field(ge=0, lt=1 << 32)]
 Name = Annotated[str, Field(min_length=1, max_length=120)]
+
+
+def _one_component(value: str) -> str:
+    # Folders of results are named after scenarios, so a name must stay below the folder that the user gave.
+    if value.startswith(".") or ".." in value or not set(value).isdisjoint("/\\") or not value.isprintable():
+        raise unusable("a name without slashes, '..', a leading dot and control characters", value)
+    return value
+
+
+ScenarioName = Annotated[Name, AfterValidator(_one_component)]
 
 UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from scenarios.checks import check
-from scenarios.errors import FieldError, InputError, quote
+from scenarios.errors import FieldError, InputError, quote, reason_of
 from scenarios.messages import input_error
 from scenarios.schema import Scenario
 from scenarios.yamlfile import Document
@@ -23,8 +23,7 @@ def load_scenario(path: str | Path) -> Scenario:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "text that is not UTF-8"
-        raise InputError(str(path), 0, "", f"expected a scenario file, found: {reason}") from error
+        raise InputError(str(path), 0, "", f"expected a scenario file, found: {reason_of(error)}") from error
     return parse_scenario(text, str(path), file.parent)
 
 
@@ -32,6 +31,8 @@ def parse_scenario(text: str, file: str, folder: Path) -> Scenario:
     """The scenario in ``text``; ``file`` is its name in messages, relative paths in it count from ``folder``."""
     document = Document(text, file)
     values: Any = document.values
+    if values is None:
+        raise InputError(file, 1, "", "expected a mapping with a geometry and a workload, found an empty file")
     if not isinstance(values, dict):
         raise InputError(file, 1, "", f"expected a mapping with a geometry and a workload, found {quote(values)}")
     try:
@@ -57,9 +58,10 @@ def trace_scenario(
 ) -> Scenario:
     """A scenario that replays a trace file on a preset; ``trace`` takes ``block``, ``limit`` and ``time_scale``."""
     source = {"path": str(Path(path).resolve()), "format": trace_format, **trace}
+    name = Path(path).name
     values = {
-        "name": Path(path).name,
-        "summary": f"replay of {Path(path).name}",
+        "name": name.replace("..", ".").lstrip(".") or "trace",
+        "summary": f"replay of {name}",
         "seed": seed,
         "geometry": geometry,
         "build": build,

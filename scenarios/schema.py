@@ -24,7 +24,7 @@ from scenarios.engine_schema import (
 )
 from scenarios.errors import FieldError, InputError, field_name
 from scenarios.expect import Expect
-from scenarios.fields import Name, Part, Seed, one_of, only_with
+from scenarios.fields import Name, Part, ScenarioName, Seed, one_of, only_with
 from scenarios.fit import Fit
 from scenarios.names import find_build, layout_of
 from scenarios.ops_build import build_ops
@@ -43,7 +43,7 @@ class Scenario(Part):
 
     model_config = ConfigDict(title="kvtwin scenario")
 
-    name: Name
+    name: ScenarioName
     summary: str = Field("", description="one line for the catalogue")
     seed: Seed = Field(default=0, description="every token id and every draw follows from it")
     geometry: GeometryField

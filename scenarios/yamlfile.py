@@ -34,9 +34,9 @@ class Document:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark else 0
-            raise InputError(file, line, "", f"expected YAML, found {error.problem or error.context}") from error
+            raise InputError(file, line, "", f"expected YAML, {_found(error.problem or error.context)}") from error
         except yaml.YAMLError as error:
-            raise InputError(file, 0, "", f"expected YAML, found {error}") from error
+            raise InputError(file, 0, "", f"expected YAML, {_found(str(error))}") from error
 
     def line(self, location: Location) -> int:
         """Line (from 1) of the field at ``location``, or of the nearest field above it that is in the file.
@@ -108,6 +108,12 @@ class _Builder:
 
     def _error(self, node: yaml.Node, location: Location, problem: str) -> InputError:
         return InputError(self._file, node.start_mark.line + 1, field_name(location), problem)
+
+
+def _found(problem: str | None) -> str:
+    """A problem of the YAML parser behind "expected YAML, "; some of its texts begin with "found" and others do not."""
+    words = problem or "something else"
+    return words if words.startswith("found ") else f"found text that is none: {words}"
 
 
 def _child(node: yaml.Node | None, part: str | int) -> tuple[int, yaml.Node] | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from scenarios.errors import InputError, quote
+from scenarios.errors import InputError, quote, reason_of
 from sim.cost import HOST_NS, PREFILL_NS_PER_TOKEN, CostProfile, batch_ns, ns_from_ms
 
 COLUMNS = ("batch", "prefill_tokens", "ms")
@@ -31,7 +31,8 @@ def load_profile(path: Path) -> CostProfile:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(path), 0, "", f"expected a readable file of measured steps, found {error}") from error
+        problem = f"expected a readable file of measured steps, found: {reason_of(error)}"
+        raise InputError(str(path), 0, "", problem) from error
     steps = _json_steps(path, text) if path.suffix == ".json" else _csv_steps(path, text)
     try:
         return fit(path.stem, steps, source=f"fitted from {path.name}")

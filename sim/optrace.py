@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from model.config import EngineConfig
-from model.ops import Op
-from scenarios.errors import InputError, quote
+from model.ops import CHECKS, Op
+from scenarios.errors import FieldError, InputError, field_name, quote, reason_of
 from sim.files import write_lines
 from sim.opcodec import decode_config, decode_op, encode_config, encode_op
+from sim.opconfig import check_config
 
 SCHEMA = 1
 FORMAT = "kvtwin-ops"
@@ -24,7 +25,7 @@ FORMAT = "kvtwin-ops"
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace of ops. The digests are empty where the run that wrote it had none."""
+    """A trace of ops. The digests are empty where the run that wrote it had none; ``file`` is where it was read."""
 
     scenario: str
     build: str
@@ -34,6 +35,7 @@ class Trace:
     ops: tuple[Op, ...]
     decision_digest: str = ""
     memory_digest: str = ""
+    file: str = field(default="", compare=False)
 
 
 def save_trace(path: Path, trace: Trace) -> None:
@@ -63,9 +65,11 @@ def load_trace(path: Path) -> Trace:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(path), 0, "", f"expected a readable trace of ops, found {error}") from error
+        raise InputError(str(path), 0, "", f"expected a readable trace of ops, found: {reason_of(error)}") from error
+    if not lines:
+        raise InputError(str(path), 0, "", "expected a header and an end line, found an empty file")
     if len(lines) < 2:
-        raise InputError(str(path), 0, "", f"expected a header and an end line, found {len(lines)} lines")
+        raise InputError(str(path), 0, "", "expected a header and an end line, found a single line")
     values = [_parse(path, number, line) for number, line in enumerate(lines, 1)]
     header, end = values[0], values[-1]
     if not isinstance(header, dict) or header.get("format") != FORMAT or header.get("schema") != SCHEMA:
@@ -83,16 +87,23 @@ def load_trace(path: Path) -> Trace:
 
 def _trace(path: Path, header: dict[str, Any], end: dict[str, Any], ops: tuple[Op, ...]) -> Trace:
     try:
+        config = decode_config(header["config"])
+        check_config(config)
+        if header["check"] not in CHECKS:
+            raise FieldError(("check",), f"expected one of {', '.join(CHECKS)}, found {quote(header['check'])}")
         return Trace(
             scenario=str(header["scenario"]),
             build=str(header["build"]),
             seed=int(header["seed"]),
             check=str(header["check"]),
-            config=decode_config(header["config"]),
+            config=config,
             ops=ops,
             decision_digest=str(end.get("decision_digest", "")),
             memory_digest=str(end.get("memory_digest", "")),
+            file=str(path),
         )
+    except FieldError as error:
+        raise InputError(str(path), 1, field_name(error.location), error.problem) from error
     except KeyError as error:
         raise InputError(str(path), 1, "", f"expected the key {error.args[0]} in the header") from error
     except (TypeError, ValueError) as error:
@@ -102,7 +113,7 @@ def _trace(path: Path, header: dict[str, Any], end: dict[str, Any], ops: tuple[O
 def _parse(path: Path, number: int, line: str) -> Any:
     try:
         return json.loads(line)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(str(path), number, "", f"expected a line of JSON, found {quote(line)}") from error
 
 

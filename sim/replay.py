@@ -40,7 +40,11 @@ def replay_trace(
     progress: Progress | None = None,
 ) -> RunResult:
     """Apply the ops of ``trace`` to a new world. On the build that wrote it a digest that differs is a missed line."""
-    world = World(trace.config, build, check=check, keep_events=keep_events, record_ops=record_ops)
+    try:
+        world = World(trace.config, build, check=check, keep_events=keep_events, record_ops=record_ops)
+    except (ValueError, KeyError) as error:  # each field is well formed, but they do not go together on this build
+        problem = f"expected a configuration that {build.name} can run, found: {error}"
+        raise InputError(trace.file or trace.scenario, 1 if trace.file else 0, "config", problem) from error
     course = apply_ops(world, trace.ops, progress)
     result = gather(world, trace.scenario, trace.seed, course, Expectation(violations=None))
     if build.name != trace.build or result.interrupted:

@@ -38,9 +38,10 @@ _OPS: dict[Forward, Op] = {Forward.RUN: Dispatch(), Forward.SKIP: Dispatch(skip=
 
 
 class Flight(NamedTuple):
-    """A dispatched step and the time at which the device ends it."""
+    """A dispatched step and the times at which the device starts and ends it."""
 
     plan: StepPlan
+    start_ns: int
     finish_ns: int
 
 
@@ -67,7 +68,7 @@ class Server:
         self.acceptance = acceptance
         self.tickets: dict[int, Ticket] = {}
         self.iteration = 0
-        self.device_busy_ns = 0
+        self._device_busy_ns = 0
         self._before = before
         self._ended = ended
         self._reads_coverage = acceptance.reads_coverage
@@ -101,6 +102,12 @@ class Server:
             wake, self._wake = self._wake, None
             wake.succeed()
         return outcome
+
+    def busy_ns(self) -> int:
+        """Nanoseconds that the device has computed up to now: of a step in flight, only what is over."""
+        now = int(self.env.now)
+        ahead = sum(flight.finish_ns - max(flight.start_ns, now) for flight in self._flights if flight.finish_ns > now)
+        return self._device_busy_ns - ahead
 
     def run(self) -> Generator[Event, object, None]:
         """The server's process. It sleeps where only an input can help, so a simulation that is over just ends."""
@@ -139,8 +146,8 @@ class Server:
         cost = self.cost.step_ns(len(plan.generation), plan.prefill_tokens)
         start = max(int(self.env.now) + self.cost.host_ns, self._device_free_ns)
         self._device_free_ns = start + cost
-        self.device_busy_ns += cost
-        self._flights.append(Flight(plan, self._device_free_ns))
+        self._device_busy_ns += cost
+        self._flights.append(Flight(plan, start, self._device_free_ns))
         return True
 
     def _settle(self, plan: StepPlan) -> None:

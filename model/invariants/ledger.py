@@ -7,6 +7,7 @@ from collections import Counter
 from model.engine import Engine
 from model.invariants.base import Docket, Violation
 from model.plan import SettledRow, StepPlan
+from model.request import CANCELLED
 
 
 class Ledger:
@@ -17,24 +18,40 @@ class Ledger:
         self.prefilled: Counter[int] = Counter()
         self.first_claims: dict[int, int] = {}
         self.outputs: Counter[int] = Counter()
+        self.drafts: dict[int, tuple[int, int, int]] = {}  # verify steps, drafts, accepted drafts
+        # Closed books: prefilled, output, verify steps, drafts, accepted drafts.
+        self.sums = [0, 0, 0, 0, 0]
+        self.reached: Counter[int] = Counter()  # furthest end of a chunk, over all epochs
 
     def submitted(self, request_id: int) -> None:
         """A request id starts (perhaps again): its books begin at zero."""
+        self.drafts.pop(request_id, None)
         self.prefilled.pop(request_id, None)
         self.first_claims.pop(request_id, None)
         self.outputs.pop(request_id, None)
+        self.reached.pop(request_id, None)
 
-    def planned(self, plan: StepPlan) -> None:
-        """Book the chunks of a dispatched plan."""
+    def planned(self, plan: StepPlan) -> bool:
+        """Book the chunks of a dispatched plan; whether one of them goes further than its request ever was."""
+        new = False
         for row in plan.context:
             self.first_claims.setdefault(row.request_id, row.start)
             self.prefilled[row.request_id] += row.end - row.start
+            if row.end > self.reached[row.request_id]:
+                self.reached[row.request_id] = row.end
+                new = True
+        return new
 
-    def settled(self, plan: StepPlan, current: dict[int, int], rows: list[SettledRow]) -> None:
+    def settled(
+        self, plan: StepPlan, accepted: tuple[int, ...], current: dict[int, int], rows: list[SettledRow]
+    ) -> None:
         """Book outputs; a row's output counts only for the epoch of the request that dispatched it."""
         owners = [row.owner for row in (*plan.context, *plan.generation)]
         self.docket.count("STATE", len(rows))
-        for owner, row in zip(owners, rows, strict=True):
+        first_step = len(plan.context)
+        for place, (owner, row) in enumerate(zip(owners, rows, strict=True)):
+            if row.drafted:
+                self._book_drafts(row, plan.generation[place - first_step].width - 1, accepted[place - first_step] - 1)
             if row.tokens and current.get(row.request_id) != owner:
                 self.docket.report(
                     Violation(
@@ -50,33 +67,52 @@ class Ledger:
             if row.finished:
                 self.check(row.request_id, plan.iteration)
 
+    def _book_drafts(self, row: SettledRow, drafted: int, accepted: int) -> None:
+        steps, drafts, taken = self.drafts.get(row.request_id, (0, 0, 0))
+        self.drafts[row.request_id] = (steps + 1, drafts + drafted, taken + accepted)
+
     def check(self, request_id: int, step: int) -> None:
-        """Compare one ended request's record with the books."""
+        """Compare one ended request's record with its books, and close them."""
         self.docket.count("METRIC")
         record = self.engine.records[request_id]
-        claim = self.first_claims.get(request_id, 0)
-        booked = (claim, self.prefilled[request_id], self.outputs[request_id])
+        claim = self.first_claims.pop(request_id, 0)
+        booked = (claim, self.prefilled.pop(request_id, 0), self.outputs.pop(request_id, 0))
+        booked += self.drafts.pop(request_id, (0, 0, 0))
+        self.reached.pop(request_id, None)
         reported = (record.cached_tokens, record.prefilled_tokens, record.output_tokens)
+        reported += (record.spec_steps, record.drafted_tokens, record.accepted_drafts)
+        for place, count in enumerate((booked[1], *booked[2:])):
+            self.sums[place] += count
         whole = claim + record.prefilled_tokens - record.recomputed_tokens == record.prompt_tokens
-        if booked == reported and (whole or record.preemptions or record.recomputed_tokens):
+        ended_early = record.state == CANCELLED.value
+        if booked == reported and (whole or record.preemptions or record.recomputed_tokens or ended_early):
             return
+        wording = "cached {}, prefilled {}, output {}, verify steps {}, drafts {}, accepted {}"
         self.docket.report(
             Violation(
                 "METRIC",
                 "a reported count is not what happened",
                 request_id,
                 step=step,
-                expected="cached {}, prefilled {}, output {}".format(*booked),
-                found="cached {}, prefilled {}, output {}".format(*reported),
+                expected=wording.format(*booked),
+                found=wording.format(*reported),
             )
         )
 
     def totals(self, step: int) -> None:
-        """Compare the engine's totals with the sum of what was booked."""
+        """Compare the engine's totals with the books of all requests, ended and live."""
         self.docket.count("METRIC")
+        open_drafts = list(self.drafts.values())
+        booked = (
+            self.sums[0] + sum(self.prefilled.values()),
+            self.sums[1] + sum(self.outputs.values()),
+            self.sums[2] + sum(steps for steps, _, _ in open_drafts),
+            self.sums[4] + sum(taken for _, _, taken in open_drafts),
+        )
         totals = self.engine.totals
-        found = sum(record.prefilled_tokens for record in self.engine.records.values())
-        if len(self.engine.records) == totals.finished + totals.cancelled and found != totals.prefilled_tokens:
-            expected, reported = f"{found} prefilled tokens", f"{totals.prefilled_tokens}"
-            message = "totals differ from the records"
-            self.docket.report(Violation("METRIC", message, -1, "", -1, -1, step, expected, reported))
+        reported = (totals.prefilled_tokens, totals.output_tokens, totals.spec_steps, totals.accepted_drafts)
+        if booked != reported:
+            wording = "prefilled {}, output {}, verify steps {}, accepted {}"
+            expected, found = wording.format(*booked), wording.format(*reported)
+            message = "totals differ from what was booked"
+            self.docket.report(Violation("METRIC", message, -1, "", -1, -1, step, expected, found))

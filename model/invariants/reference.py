@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from model.eviction import PageState
+from model.eviction import DROPPABLE, FREE, HELD, LOCKED, PageState
 from model.invariants.base import Docket, Violation
 from model.joint import Twin
 from model.pages import PagePool
-from model.sequence import Status
+from model.sequence import ACTIVE
 
 LOOP_UP_TO = 96  # pages up to which plain loops beat numpy
 EVERYTHING = 256  # checks between two that look at every cached node
@@ -24,8 +24,8 @@ EVERYTHING = 256  # checks between two that look at every cached node
 class ReferenceLaw:
     """Conservation of one engine's pages."""
 
-    def __init__(self, twin: Twin, docket: Docket, request_of: Callable[[int], int]) -> None:
-        self.twin, self.docket = twin, docket
+    def __init__(self, twin: Twin, docket: Docket, request_of: Callable[[int], int], exhaustive: bool = True) -> None:
+        self.twin, self.docket, self.exhaustive = twin, docket, exhaustive
         self.request_of = request_of  # owner -> request id
         self._seen: dict[str, tuple[NDArray[np.uint8], NDArray[np.int64]]] = {}
         self._checks = 0
@@ -36,12 +36,15 @@ class ReferenceLaw:
         self._checks += 1
         for pool in self.twin.pools.values():
             use_bulk = pool.total > LOOP_UP_TO if bulk is None else bulk
-            (self._check_bulk if use_bulk else self._check_loop)(pool, step)
-            self._check_cache(pool, step)
-            if drained and pool.used():
-                held = (page for page in range(pool.total) if pool.state[page] > PageState.DROPPABLE)
-                page = next(held, -1)
-                self._report(pool, page, step, "nothing held after the drain", f"{pool.used()} pages held")
+            if use_bulk:
+                self._check_bulk(pool, step)
+                self._check_cache(pool, step, drained)
+            elif not self._sound(pool):
+                self._check_loop(pool, step)
+                self._check_cache(pool, step, True)
+            held = [page for page in range(pool.total) if pool.state[page] > DROPPABLE] if drained else []
+            if held:
+                self._report(pool, held[0], step, "nothing held after the drain", f"{len(held)} pages held")
 
     def check_pairs(self, step: int) -> None:
         """The sequences of one request are active in every manager or in none: a suspended request locks nothing."""
@@ -61,7 +64,7 @@ class ReferenceLaw:
                     self.request_of(owner),
                     pool,
                     step=step,
-                    expected="both pools in one state",
+                    expected="both pools suspended or both active",
                     found=states,
                 )
             )
@@ -70,7 +73,7 @@ class ReferenceLaw:
         """Pages (int32 bytes) that some sequence refers to in ``pool``, and whether it locks them."""
         for manager in self.twin.managers:
             for sequence in manager.sequences.values():
-                locked = sequence.status is Status.ACTIVE
+                locked = sequence.status is ACTIVE
                 for column, table in enumerate(sequence.tables):
                     if manager.pools[column] is not pool:
                         continue
@@ -79,6 +82,41 @@ class ReferenceLaw:
                     yield table.pages.tobytes(), locked
                     if sequence.stale[column]:
                         yield np.array([p for _, p in sequence.stale[column]], dtype=np.int32).tobytes(), False
+
+    def _sound(self, pool: PagePool) -> bool:
+        """Whether a small pool obeys the whole law, in plain loops; what is wrong with it is for the slower checks."""
+        locks, holds = [0] * pool.total, [0] * pool.total
+        for manager in self.twin.managers:
+            for column, other in enumerate(manager.pools):
+                if other is not pool:
+                    continue
+                for sequence in manager.sequences.values():
+                    counts, table = locks if sequence.status is ACTIVE else holds, sequence.tables[column]
+                    for page in table.sinks:
+                        counts[page] += 1
+                    for page in table.pages:
+                        counts[page] += 1
+                    for _, page in sequence.stale[column]:
+                        holds[page] += 1
+        wanted = [
+            LOCKED if locked else HELD if held else FREE if node is None else DROPPABLE
+            for locked, held, node in zip(locks, holds, pool.node, strict=True)
+        ]
+        if list(pool.state) != wanted or pool.locks.tolist() != locks or pool.holds.tolist() != holds:
+            return False
+        free = [page for page, state in enumerate(wanted) if state == FREE]
+        if pool.host_pages or sorted(pool.free_ids) != free or pool.host_droppable:
+            return False
+        droppable = [page for page, state in enumerate(wanted) if state == DROPPABLE]
+        if pool.droppable != len(droppable) or pool.demotable != wanted.count(HELD):
+            return False
+        for page in droppable:
+            node = pool.node[page]
+            if node is None or not node.alive or node.pages[pool.column[page]] != page:
+                return False
+        return all(node is None or state != FREE for node, state in zip(pool.node, wanted, strict=True)) and set(
+            droppable
+        ) <= set(pool.rings.order())
 
     def _check_loop(self, pool: PagePool, step: int) -> None:
         locks, holds = [0] * pool.total, [0] * pool.total
@@ -97,12 +135,12 @@ class ReferenceLaw:
             expected = f"{locks} locks, {holds} holds by the tables"
             self._report(pool, page, step, expected, f"{pool.locks[page]} locks, {pool.holds[page]} holds")
         state = pool.state[page]
-        wanted = PageState.LOCKED if locks else PageState.HELD if holds else None
+        wanted = LOCKED if locks else HELD if holds else None
         if wanted is None:
-            wanted = PageState.DROPPABLE if pool.node[page] is not None else PageState.FREE
+            wanted = DROPPABLE if pool.node[page] is not None else FREE
         if state != wanted:
-            self._report(pool, page, step, wanted.name, PageState(state).name)
-        if free != (wanted is PageState.FREE):
+            self._report(pool, page, step, PageState(wanted).name, PageState(state).name)
+        if free != (wanted == FREE):
             self._report(pool, page, step, "free list = free pages", "on the free list" if free else "not on it")
 
     def _check_bulk(self, pool: PagePool, step: int) -> None:
@@ -123,42 +161,60 @@ class ReferenceLaw:
         wrong: NDArray[np.bool_] = (np.frombuffer(pool.locks, np.int32) != locks) | (
             np.frombuffer(pool.holds, np.int32) != holds
         )
-        wrong |= (state == PageState.LOCKED) != (locks > 0)
-        wrong |= (state == PageState.HELD) != ((locks == 0) & (holds > 0))
-        wrong |= free != (state == PageState.FREE)
-        wrong |= idle & (state > PageState.DROPPABLE)
-        del ids
+        wrong |= (state == LOCKED) != (locks > 0)
+        wrong |= (state == HELD) != ((locks == 0) & (holds > 0))
+        wrong |= free != (state == FREE)
+        wrong |= idle & (state > DROPPABLE)
         for page in np.flatnonzero(wrong).tolist():
             self._check_page(pool, page, step, int(locks[page]), int(holds[page]), bool(free[page]))
         if int(free.sum()) != len(pool.free_ids):
             self._report(pool, -1, step, "each free page once", "a page is free twice")
 
-    def _check_cache(self, pool: PagePool, step: int) -> None:
+    def _check_cache(self, pool: PagePool, step: int, everything: bool) -> None:
         """Droppable pages are cached by a live node, free ones by none, the evictor would find all, and counters agree.
 
-        Nodes are looked up where a page's state or tenancy moved since the last check, all of them every so often.
+        Nodes are looked up where a page's state or tenancy moved since the last check; all of them with
+        ``everything`` and every so often. Incremental runs look at nodes when they drain.
         """
         state = np.frombuffer(pool.state, np.uint8)
-        droppable = state == PageState.DROPPABLE
+        droppable = state == DROPPABLE
         tenancy = np.frombuffer(pool.tenancy, np.int64)
         before = self._seen.get(pool.name)
-        suspects = state <= PageState.DROPPABLE
-        if before is not None and self._checks % EVERYTHING:
+        suspects = state <= DROPPABLE
+        if not everything and before is not None and self._checks % EVERYTHING:
             suspects &= (before[0] != state) | (before[1] != tenancy)
-        self._seen[pool.name] = (state.copy(), tenancy.copy())
-        for page in np.flatnonzero(suspects).tolist():
+        visits = self.exhaustive or everything
+        if visits:
+            self._seen[pool.name] = (state.copy(), tenancy.copy())
+        for page in np.flatnonzero(suspects).tolist() if visits else ():
             node = pool.node[page]
-            if state[page] == PageState.FREE:
+            if state[page] == FREE:
                 if node is not None:
                     self._report(pool, page, step, "no node caches a free page", "a node does")
             elif node is None or not node.alive or node.pages[pool.column[page]] != page:
                 self._report(pool, page, step, "a live node caches the page", "no live node does")
         device = droppable & (np.frombuffer(pool.slot, np.int32) < pool.device_pages)
-        count = int(device.sum())
-        if count != pool.droppable:
-            self._report(pool, -1, step, f"{count} droppable pages", f"counter {pool.droppable}")
+        self._check_tiers(pool, state, step)
         for page in np.flatnonzero(device & ~pool.rings.reachable()).tolist():
             self._report(pool, page, step, "the evictor would find it", "it is in no ring")
+
+    def _check_tiers(self, pool: PagePool, state: NDArray[np.uint8], step: int) -> None:
+        """Counters by tier agree with the pages' states, and no slot holds two pages or is free and held."""
+        slots = np.frombuffer(pool.slot, np.int32)
+        host = slots >= pool.device_pages
+        counted = {
+            "droppable": (int(((state == DROPPABLE) & ~host).sum()), pool.droppable),
+            "held": (int(((state == HELD) & ~host).sum()), pool.demotable),
+            "droppable in the host tier": (int(((state == DROPPABLE) & host).sum()), pool.host_droppable),
+        }
+        if pool.host_pages:
+            taken = slots[state != FREE]
+            free = np.concatenate((np.array(pool.free_slots, np.int32), np.array(pool.free_host, np.int32)))
+            counted["slots in use or free"] = (pool.total, len(np.union1d(taken, free)))
+            counted["pages and free slots"] = (pool.total, len(taken) + len(free))
+        for what, (count, counter) in counted.items():
+            if count != counter:
+                self._report(pool, -1, step, f"{count} {what}", f"{counter}")
 
     def _report(self, pool: PagePool, page: int, step: int, expected: str, found: str) -> None:
         self.docket.report(Violation("REF", "page accounting is off", -1, pool.name, page, -1, step, expected, found))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from model.engine import Engine
 from model.invariants.base import Docket, Violation
 from model.plan import ContextRow, GenerationRow, StepPlan
-from model.request import Request, State
+from model.request import GENERATION, Request
 from model.sequence import SequenceCache
 from model.shadow import Shadow
 
@@ -60,8 +60,9 @@ class SequenceLaws:
         """A chunk lies within its context, and the step within its token budget."""
         self.docket.count("SHAPE")
         limits, drafts = self.engine.config.limits, self.engine.config.drafter.drafts
-        tokens = plan.prefill_tokens + sum(drafts for row in plan.context if row.last)
-        tokens += sum(row.width for row in plan.generation)
+        behind = sum(drafts for row in plan.context if row.last)
+        verified = sum(row.width for row in plan.generation)
+        tokens = plan.prefill_tokens + behind + verified
         over = next((row for row in plan.context if row.end > self._context_length(row)), None)
         if tokens <= limits.max_num_tokens and over is None:
             return
@@ -72,7 +73,10 @@ class SequenceLaws:
                 over.request_id if over is not None else -1,
                 step=plan.iteration,
                 expected=f"{limits.max_num_tokens} tokens, chunks within their contexts",
-                found=f"{tokens} tokens" if over is None else f"chunk ends at {over.end}",
+                found=f"{tokens} tokens: {plan.prefill_tokens} of chunks, {behind} drafts behind last chunks, "
+                f"{verified} of verify steps"
+                if over is None
+                else f"chunk ends at {over.end}",
             )
         )
 
@@ -129,7 +133,7 @@ class SequenceLaws:
         for row in plan.generation:
             owner, slot = row.owner, row.slot
             request = owners.get(owner)
-            if request is None or request.state is not State.GENERATION or request.owner != owner:
+            if request is None or request.state is not GENERATION or request.owner != owner:
                 continue
             if slots.get(slot) != owner:
                 continue

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from model.engine import Engine
-from model.eviction import PageState
+from model.eviction import DROPPABLE
 from model.geometry import cdiv
 from model.invariants.base import Docket, Violation
 from model.plan import StepPlan
 from model.request import Request
-from model.sequence import Status
+from model.sequence import ACTIVE
 
 Image = tuple[tuple[int, int, int, int], ...]
 
@@ -20,6 +20,7 @@ class StepLaws:
         self.engine, self.docket = engine, docket
         self._before: dict[int, tuple[int, bool, tuple[Image, int, int]]] = {}
         self.idle_passes = 0
+        self.fruitless_passes = 0
 
     # -- ROLLBACK ------------------------------------------------------------------------------------------------
 
@@ -64,13 +65,26 @@ class StepLaws:
                 continue
             now = self._state(request, before[1])
             if before[2] != now:
-                self._kept(request, str(before[2]), str(now))
+                self._kept(request, self._in_words(before[2]), self._in_words(now))
+
+    def _in_words(self, state: tuple[Image, int, int]) -> str:
+        image, cursor, base = state
+        words = []
+        for manager, (capacity, history, blocks, pages) in zip(self.engine.twin.managers, image, strict=False):
+            held = f" on {pages} pages" if pages >= 0 else ""
+            words.append(f"{manager.role} capacity {capacity}, history {history}, {blocks} blocks{held}")
+        return "; ".join((*words, f"cursor {cursor}", f"base page {base}" if base >= 0 else "no base page"))
 
     def _nothing_held(self, request: Request) -> None:
         held = self.engine.twin.sequences(request)
         if held or request.cursor:
-            pages = sum(table.count() for sequence in held for table in sequence.tables)
-            self._kept(request, "no pages, cursor 0", f"{pages} pages, cursor {request.cursor}")
+            words = []
+            for sequence in held:
+                pages = sum(table.count() for table in sequence.tables)
+                words.append(
+                    f"a {sequence.manager.role} sequence with a claim of {sequence.claimed} tokens, {pages} pages"
+                )
+            self._kept(request, "no sequence, no pages, cursor 0", "; ".join((*words, f"cursor {request.cursor}")))
 
     def _kept(self, request: Request, expected: str, found: str) -> None:
         pool = self.engine.twin.columns[0].pool.name
@@ -90,14 +104,20 @@ class StepLaws:
 
     def admitted(self, plan: StepPlan) -> None:
         """Every row of a plan is backed in every pool: its chunk, its verify row, its drafter's context."""
-        engine = self.engine
+        engine, twin = self.engine, self.engine.twin
         self.docket.count("ADMIT", len(plan.context) + len(plan.generation))
         for row in plan.context:
             self._backed(row.owner, row.request_id, (row.end, row.end), plan)
+        targets = twin.target.sequences
+        drafts = twin.draft.sequences if twin.draft is not None else targets
         for row in plan.generation:
-            history = engine.twin.target.sequences[row.owner].history
-            flying = len(engine.owners[row.owner].grown)
-            self._backed(row.owner, row.request_id, (history + row.width * flying, history), plan)
+            owner = row.owner
+            target, draft = targets[owner], drafts[owner]
+            history, flying = target.history, len(engine.owners[owner].grown)
+            need = history + row.width * flying
+            short = target.capacity < need or draft.capacity < history
+            if short or target.status is not ACTIVE or draft.status is not ACTIVE:
+                self._backed(owner, row.request_id, (need, history), plan)
 
     def justified(self, request: Request, end: int, last: bool) -> None:
         """A refused chunk really lacks a page in some pool, or a pool is above the resume gate."""
@@ -119,7 +139,7 @@ class StepLaws:
             need[column.pool.name] = need.get(column.pool.name, 0) + max(0, grow)
         for name, pages in need.items():
             state = twin.pools[name].state
-            if pages > sum(1 for value in state if value <= PageState.DROPPABLE):
+            if pages > sum(1 for value in state if value <= DROPPABLE):
                 return
         message, step = "refused though every pool could give the pages", self.engine.iteration
         self.docket.report(
@@ -129,7 +149,7 @@ class StepLaws:
     def _backed(self, owner: int, request_id: int, needs: tuple[int, int], plan: StepPlan) -> None:
         for place, manager in enumerate(self.engine.twin.managers):
             sequence = manager.sequences[owner]
-            if sequence.capacity < needs[place] or sequence.status is not Status.ACTIVE:
+            if sequence.capacity < needs[place] or sequence.status is not ACTIVE:
                 self.docket.report(
                     Violation(
                         "ADMIT",
@@ -148,29 +168,41 @@ class StepLaws:
 
     # -- PROGRESS ------------------------------------------------------------------------------------------------
 
-    def passed(self, moved: bool) -> bool:
-        """Count passes without any movement; ``False`` once there are too many in a row."""
+    def passed(self, moved: bool, new: bool) -> bool:
+        """Count passes that moved nothing, and passes that computed nothing ``new``; ``False`` once there are too many.
+
+        Every live request may have to compute its context once more before any of them is where it was.
+        """
         self.docket.count("PROGRESS")
         engine = self.engine
-        if moved or engine.plans or not engine.live:
-            self.idle_passes = 0
-            return True
-        self.idle_passes += 1
-        if self.idle_passes < engine.config.limits.stall_passes:
-            return True
-        self.stalled(f"{self.idle_passes} passes scheduled nothing")
-        return False
+        patience = engine.config.limits.stall_passes
+        self.idle_passes = 0 if moved or engine.plans or not engine.live else self.idle_passes + 1
+        self.fruitless_passes = 0 if new or not engine.live else self.fruitless_passes + 1
+        if self.idle_passes >= patience:
+            self.stalled(f"{self.idle_passes} passes scheduled nothing")
+            return False
+        if self.fruitless_passes >= patience:
+            again = sum(request.context_length for request in engine.live.values())
+            if self.fruitless_passes >= patience + again:
+                self.stalled(f"{self.fruitless_passes} passes computed nothing new")
+                return False
+        return True
 
     def stalled(self, why: str) -> None:
         """Report requests that wait though nothing runs."""
         waiting = list(self.engine.live)
+        first = self.engine.live[waiting[0]] if waiting else None
+        stands = ""
+        if first is not None:
+            stands = f", request {first.request_id} too: it stands at {first.cursor} of {first.context_length} tokens"
+            stands += f" with a claim of {first.claim.tokens}"
         self.docket.report(
             Violation(
                 "PROGRESS",
                 why,
                 waiting[0] if waiting else -1,
                 step=self.engine.iteration,
-                expected="every request that fits alone finishes",
+                expected="every request that fits alone finishes" + stands,
                 found=f"{len(waiting)} requests wait",
             )
         )

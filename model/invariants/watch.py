@@ -25,7 +25,7 @@ class Watch:
         self.exhaustive = check == "exhaustive"
         self.docket = docket
         self.shadow = Shadow(engine.twin, MemoryLaws(docket, self.exhaustive, list(engine.twin.pools.values())), log)
-        self.references = ReferenceLaw(engine.twin, docket, self._request_of)
+        self.references = ReferenceLaw(engine.twin, docket, self._request_of, self.exhaustive)
         self.sequences = SequenceLaws(engine, docket)
         self.steps = StepLaws(engine, docket)
         self.ledger = Ledger(engine, docket)
@@ -40,7 +40,8 @@ class Watch:
 
     def before_pass(self, skip: str) -> None:
         """A pass is about to run."""
-        self._after_suspensions()
+        if self._after_suspensions():
+            self.steps.fruitless_passes = 0  # somebody outside took what the last passes had done
         if skip:
             self.steps.remember()
 
@@ -55,10 +56,10 @@ class Watch:
             if not taken.evicted:
                 steps.undone()
             return
-        steps.passed(plan is not None or taken.evicted > 0 or taken.deferred > 0)
+        new = plan is not None and self.ledger.planned(plan)
+        steps.passed(plan is not None or taken.evicted > 0 or taken.deferred > 0, new)
         if plan is None:
             return
-        self.ledger.planned(plan)
         steps.admitted(plan)
         self.sequences.plan_shape(plan)
         for row in plan.context:
@@ -70,12 +71,14 @@ class Watch:
         if self.exhaustive or plan.iteration % EVERY_ROW == EVERY_ROW - 1:
             self.sequences.row_tables(plan.generation, plan.iteration)
 
-    def _after_suspensions(self) -> None:
-        """Whoever was suspended, by a pass or from outside, gave up both pools."""
+    def _after_suspensions(self) -> bool:
+        """Whoever was suspended, by a pass or from outside, gave up both pools; whether anybody was."""
         suspensions = self.engine.totals.suspensions
-        if suspensions != self._suspensions:
-            self._suspensions = suspensions
-            self.references.check_pairs(self.engine.iteration)
+        if suspensions == self._suspensions:
+            return False
+        self._suspensions = suspensions
+        self.references.check_pairs(self.engine.iteration)
+        return True
 
     def before_settle(self, plan: StepPlan, accepted: tuple[int, ...]) -> dict[int, int]:
         """The memory executes the step; returns which owner each live request has now."""
@@ -84,10 +87,14 @@ class Watch:
         rows = (*plan.context, *plan.generation)
         return {row.request_id: live[row.request_id].owner for row in rows if row.request_id in live}
 
-    def after_settle(self, plan: StepPlan, current: dict[int, int], settled: list[SettledRow]) -> None:
+    def after_settle(
+        self, plan: StepPlan, accepted: tuple[int, ...], current: dict[int, int], settled: list[SettledRow]
+    ) -> None:
         """The engine applied the result."""
-        self.ledger.settled(plan, current, settled)
+        self.ledger.settled(plan, accepted, current, settled)
         sequences, engine = self.sequences, self.engine
+        if any(row.tokens for row in settled):
+            self.steps.fruitless_passes = 0
         sequences.settled(self.shadow, plan)
         self._settles += 1
         if self.exhaustive or self._settles % EVERY == 0:
@@ -101,6 +108,10 @@ class Watch:
     def _thorough(self, step: int) -> None:
         self.references.check(step)
         self.references.check_pairs(step)
+
+    def cancelled(self, request_id: int) -> None:
+        """A client gave a request up."""
+        self.ledger.check(request_id, self.engine.iteration)
 
     def stalled(self, why: str) -> None:
         """The engine's own detector spoke."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from model.rules.admission import Accounting, Admission, Epoch, Rewind, Suspension
 from model.rules.claim import ClaimRule, WindowedPair
 from model.rules.copy import CopyPartialPage, WriteInPlace
-from model.rules.device import Extent, Provisional, TableUpload, Unbacked
+from model.rules.device import DeviceRules, Extent, Provisional, TableUpload, Unbacked
 from model.rules.keys import KeysRule, MatchBackoff
 from model.rules.layout import Index, Layout, Mirror, Pairing, Retention, Shape
 from model.rules.lookahead import Lookahead
@@ -45,6 +45,10 @@ class Rules:
     table: TableUpload = TableUpload.PER_STEP
     index: Index = Index()
     accounting: Accounting = Accounting()
+
+    def device(self) -> DeviceRules:
+        """The answers that travel with each plan."""
+        return DeviceRules(self.lookahead, self.extent, self.unbacked, self.provisional, self.table)
 
     def named(self) -> dict[str, str]:
         """Rule by rule, the name of the answer."""

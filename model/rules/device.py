@@ -3,6 +3,20 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
+
+from model.rules.lookahead import Lookahead
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRules:
+    """The answers that a memory carries out; every plan brings them along."""
+
+    lookahead: Lookahead
+    extent: Extent
+    unbacked: Unbacked
+    provisional: Provisional
+    table: TableUpload
 
 
 class Extent(enum.Enum):

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, replace
 
 from model.config import Drafter, EngineConfig
-from model.drafter import DrafterKind
+from model.drafter import DrafterKind, View
 from model.geometry import Lifecycle, ReusePolicy
 
 
@@ -60,8 +60,8 @@ class Mirror:
 
     def hint(self, kind: DrafterKind, start: int, covered: int) -> int:
         """History for a chunk from ``start`` when the mirror covers ``[0, covered)``; 0 where none is known."""
-        if not self.history:
-            return 0
+        if not self.history or kind.view is View.DRAFT:
+            return 0  # the draft view of MTP and Eagle keeps its own cursor and tells no history
         return start if covered >= start or kind.slot else 0
 
 

@@ -32,6 +32,7 @@ Command = Callable[..., Answer]
 def kvtwin(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """``kvtwin("run", "hello")`` in an empty folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)  # those that run the tests may set it
     (script,) = entry_points(group="console_scripts", name="kvtwin")
     main = script.load()
 

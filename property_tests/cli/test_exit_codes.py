@@ -100,7 +100,14 @@ BAD_CALLS = {
     "no scenario to compare": ("compare",),
     "unknown build to compare": ("compare", "hello", "--builds", "unified,unifed"),
     "a build twice": ("compare", "hello", "--builds", "unified,unified"),
-    "one build to tell apart": ("builds", "unified"),
+    "three builds to tell apart": ("builds", "unified", "unified-page", "paired-22"),
+    "an unknown build to look at": ("builds", "unifed"),
+    "no build": ("run", "hello", "--build", ""),
+    "no builds": ("compare", "hello", "--builds", ""),
+    "an empty name among the builds": ("compare", "hello", "--builds", "unified,,paired-22"),
+    "a geometry without a trace": ("run", "hello", "--geometry", "tiny"),
+    "a block without a trace": ("compare", "hello", "--block", "16"),
+    "a limit without a trace": ("run", "hello", "--limit", "3"),
     "no run to explain": ("explain", "missing", "1"),
 }
 
@@ -116,6 +123,37 @@ def test_a_bad_call_is_one_line(kvtwin: Command, tmp_path: Path, arguments: tupl
 
 def test_a_near_miss_is_suggested(kvtwin: Command) -> None:
     assert "hello" in one_line(kvtwin("run", "helo").err)
+
+
+PLAIN_WORDS = {
+    ("run", "helo"): "'helo': no such file or scenario (did you mean 'hello'?",
+    ("run", "gone/x.yaml"): "'gone/x.yaml': no such file or scenario",
+    ("run", "."): ".: expected a scenario file or a name, found a folder",
+    ("run", "hello", "--build", "unifed"): "did you mean 'unified'?",
+    ("run", "--build", "fault:target-cursr"): "did you mean 'target-cursor'?",
+    ("drill", "--fault", "store-at-one"): "did you mean 'store-at-zero'?",
+    ("run", "hello", "--check", "often"): "'often' is not one of 'off', 'incremental', 'exhaustive'",
+    ("run", "--trace", "t", "--format", "csv"): "'csv' is not one of 'mooncake', 'mooncake-delta', 'aiperf'",
+    ("run", "--ops", "gone.jsonl"): "gone.jsonl: expected a readable trace of ops, found: no such file",
+    ("run", "--ops", "."): "is a directory",
+    ("run", "hello", "--limit", "3"): "expected --limit only beside --trace",
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), PLAIN_WORDS.items(), ids=map(" ".join, PLAIN_WORDS))
+def test_an_error_is_told_in_plain_words(kvtwin: Command, arguments: tuple[str, ...], words: str) -> None:
+    told = one_line(kvtwin(*arguments).err)
+    assert words in told
+    assert not [junk for junk in ("Value error", "Errno", "found found", "of , found") if junk in told]
+    assert len(told) < 200
+
+
+def test_an_empty_file_is_named_as_such(kvtwin: Command, tmp_path: Path) -> None:
+    for text in ("", "# nothing\n", "---\n"):
+        (tmp_path / "empty.yaml").write_text(text)
+        assert (
+            "expected a mapping with a geometry and a workload, found an empty file" in kvtwin("run", "empty.yaml").err
+        )
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_the_event_log_can_be_left_out(kvtwin: Command, tmp_path: Path) -> None:
 
 def test_several_runs_leave_a_folder_each(kvtwin: Command, tmp_path: Path) -> None:
     assert kvtwin("run", "hello", "mtp_chain", "--out", "runs").code == 0
-    assert names(tmp_path / "runs") == {"hello", "mtp_chain"}
+    assert names(tmp_path / "runs") == {"kvtwin.json", "hello", "mtp_chain"}
 
 
 @pytest.mark.parametrize("scenario", ["hello", "disturbed", "mtp_chain"])
@@ -80,6 +80,28 @@ def test_a_cut_trace_of_ops_is_bad_input(kvtwin: Command, tmp_path: Path) -> Non
     answer = kvtwin("run", "--ops", ops)
     assert answer.code == 2
     assert "ops.jsonl" in answer.err
+
+
+def test_ops_that_cannot_apply_are_told_before_what_comes_of_them(kvtwin: Command, tmp_path: Path) -> None:
+    kvtwin("run", "hello", "--out", "run")
+    ops = tmp_path / "run/ops.jsonl"
+    header, *rest, end = ops.read_text().splitlines()
+    unheard = [json.dumps({"op": "cancel", "request": 99})] * 2
+    kept = [*unheard, *rest[:-3]]
+    last = {**json.loads(end), "end": len(kept)}
+    ops.write_text("\n".join([header, *kept, json.dumps(last)]) + "\n")
+    out = kvtwin("run", "--ops", ops).out
+    note = out.index("not applied, the first: op 0 (cancel): request 99 is not live")
+    assert note < out.index("missed: ")
+
+
+def test_an_engine_that_cannot_be_is_bad_input(kvtwin: Command, tmp_path: Path) -> None:
+    kvtwin("run", "hello", "--out", "run")
+    ops = tmp_path / "run/ops.jsonl"
+    ops.write_text(ops.read_text().replace('"page_size":4', '"page_size":0', 1))
+    answer = kvtwin("run", "--ops", ops)
+    assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+    assert "ops.jsonl:1: config.limits.page_size: expected a whole number from 1, found 0" in answer.err
 
 
 def test_an_older_run_is_replaced(kvtwin: Command, tmp_path: Path) -> None:

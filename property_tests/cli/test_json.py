@@ -16,6 +16,7 @@ COMMANDS = {
     "compare": ("compare", "hello", "--builds", "target-only,unified"),
     **{name: (name,) for name in CATALOGUES},
     "builds that differ": ("builds", "target-only", "unified"),
+    "drill": ("drill", "--fault", "target-cursor"),
     "schema": ("schema",),
 }
 

@@ -55,12 +55,14 @@ def step(world: World, tokens: int = 1) -> None:
 
 
 def finish(world: World) -> None:
-    """Run to the end, then drain."""
-    for _ in range(200):
-        if not world.engine.has_work():
+    """Run on until no work is left (or for as long as a toy may need), then drain."""
+    engine = world.engine
+    for _ in range(400):
+        if not engine.has_work():
             break
-        if not world.apply(Dispatch()).applied or world.engine.in_flight > world.config.limits.run_ahead:
-            world.apply(Settle((2,) * len(world.engine.plans[0].generation)))
+        waits = engine.in_flight > world.config.limits.run_ahead or not world.apply(Dispatch()).applied
+        if waits and engine.plans:
+            world.apply(Settle((2,) * len(engine.plans[0].generation)))
     world.drain()
 
 

@@ -13,6 +13,7 @@ from model.geometry import Lifecycle
 from model.ops import CHECKS, Dispatch, Fail, Op, Settle, Submit, Suspend, World
 from model.tokens import Segment
 from property_tests.laws.healthy import FIRST, finish, healthy, pool_of, request_of, sequence_of
+from property_tests.laws.worlds import fitted
 
 LIMITS = Limits(4, 4, 24, 160, 4, extra_tokens=2, stall_passes=20)
 
@@ -63,13 +64,14 @@ def test_a_drafter_with_sinks_does_not_read_sinks_that_a_hit_never_wrote(build: 
 
 def test_a_mirror_without_history_is_refused_where_its_whole_prompt_does_not_fit() -> None:
     # An attending drafter beside the target's reuse backs everything below the hit, however narrow its window is.
-    long, limits = ask(1, (1, 24), (2, 17)), replace(LIMITS, max_num_tokens=8)
-    narrow = world("target-21", "mtp-eagle", 8, limits=limits, pools={"target": PoolSize(24), "draft": PoolSize(10)})
-    assert "up to 14 pages of pool 'draft', which has 10" in narrow.apply(long).why
-    pools = {"target": PoolSize(24), "draft": PoolSize(14)}
-    roomy = world("target-21", "mtp-eagle", 8, limits=limits, pools=pools)
-    served(roomy, ask(0, (1, 24), output=1), long)
+    first, long = ask(0, (1, 24), output=1), ask(1, (1, 24), (2, 17))
+    limits, pools = replace(LIMITS, max_num_tokens=8), {"target": PoolSize(24), "draft": PoolSize(10)}
+    narrow = world("target-21", "mtp-eagle", 8, limits=limits, pools=pools)
+    assert "pages of pool 'draft', which has 10" in narrow.apply(long).why
+    fits = fitted(narrow.config, narrow.build, [first.spec, long.spec], slack=0)
+    roomy = served(World(fits, narrow.build, check="exhaustive"), first, long)
     assert [record.state for record in roomy.engine.records.values()] == ["finished", "finished"]
+    assert roomy.engine.records[1].cached_tokens == 24
     assert roomy.violations == []
 
 
@@ -122,3 +124,16 @@ def test_a_failed_step_after_a_suspension_is_charged_with_its_own_growth_only(ag
     finish(suspended)
     assert suspended.violations == []
     assert pool_of(suspended).used() == 0
+
+
+def test_suspended_requests_that_step_aside_in_turn_do_not_wait_for_ever() -> None:
+    # With a host tier three requests hold more than any of them can resume beside; a pass in which the one that
+    # resumed steps aside again is no progress, so the newest gives its pages up.
+    limits = replace(LIMITS, page_size=2, max_num_tokens=47, extra_tokens=0)
+    pools = {"target": PoolSize(39, 5), "draft": PoolSize(62, 5)}
+    full = world("unified", "eagle3", 8, drafts=3, limits=limits, pools=pools)
+    for request_id, (prompt, output) in enumerate(((38, 4), (48, 20), (22, 20))):
+        assert full.apply(ask(request_id, (request_id, prompt), output=output)).applied
+    finish(full)
+    assert [record.state for record in full.engine.records.values()] == ["finished"] * 3
+    assert full.violations == []

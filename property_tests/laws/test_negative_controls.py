@@ -335,6 +335,18 @@ def test_work_that_is_left_at_the_end_is_no_progress() -> None:
     assert first(world).found == "2 requests wait"
 
 
+def test_passes_that_compute_nothing_new_are_no_progress_however_busy_they_are() -> None:
+    world = healthy()
+    assert world.watch is not None
+    contexts = sum(request.context_length for request in world.engine.live.values())
+    patience = world.config.limits.stall_passes + contexts
+    assert all(world.watch.steps.passed(moved=True, new=False) for _ in range(patience - 1))
+    step(world)  # an output is something new
+    assert all(world.watch.steps.passed(moved=True, new=False) for _ in range(patience - 1))
+    assert not world.watch.steps.passed(moved=True, new=False)
+    assert first(world).message == f"{patience} passes computed nothing new"
+
+
 @pytest.mark.parametrize("counter", ["prefilled_tokens", "cached_tokens", "output_tokens"])
 def test_a_record_that_counts_wrong_differs_from_the_books(counter: str) -> None:
     world = healthy()

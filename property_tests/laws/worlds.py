@@ -15,7 +15,7 @@ from model.ops import Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspen
 from model.tokens import Segment
 
 CORRECT = tuple(build.name for build in BUILDS.values() if build.correct)
-VOCABULARY = 4096
+VOCABULARIES = (4096, 4096, 4096, 2, 3)  # with few token ids prompts part and meet again anywhere
 PATIENCE = 4000  # turns of the driver within which every toy world ends
 _SHORT = re.compile(r"needs up to (\d+) pages of pool '(\w+)'")
 
@@ -69,7 +69,7 @@ def random_config(rng: Random, kind: str | None = None) -> EngineConfig:
         limits=limits,
         pools={name: PoolSize(160, host) for name in names},
         policy=rng.choice((*PublishPolicy, PublishPolicy.ALL_REUSABLE, PublishPolicy.ALL_REUSABLE)),
-        vocabulary=VOCABULARY,
+        vocabulary=rng.choice(VOCABULARIES),
     )
 
 

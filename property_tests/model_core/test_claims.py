@@ -151,8 +151,8 @@ def test_a_probe_for_the_first_missing_block_leaves_no_trace() -> None:
     request = arrived(twin, 2, PROMPT)
     told = diary(twin)
     assert request.keys is not None
-    assert twin.first_new_key(request) == (request.keys.keys[5], 5)
-    assert twin.first_new_key(arrived(twin, 3, [*PROMPT[:20], 1]))[0] is None  # its next block is no whole one
+    assert twin.first_new_key(request) == request.keys.keys[5]
+    assert twin.first_new_key(arrived(twin, 3, [*PROMPT[:20], 1])) is None  # its next block is no whole one
     assert told == []
 
 

@@ -108,7 +108,7 @@ def test_fields_are_called_by_their_names_and_the_last_may_take_the_rest() -> No
 def test_settles_and_publications_are_recorded_together_and_read_row_by_row() -> None:
     assert list(rows_of(Kind.SETTLE, (3, 1, 20, 4, 2, 30))) == [(3, 1, 20), (4, 2, 30)]
     assert list(rows_of(Kind.PUBLISH, (0, 4, 9, 1, 5, 70, 71))) == [(0, 70, 4, 9, 1, 5), (0, 71, 4, 9, 1, 6)]
-    assert list(rows_of(Kind.MEM_STEP, (8, *range(14)))) == [(8, *range(7)), (8, *range(7, 14))]
+    assert list(rows_of(Kind.MEM_STEP, (8, *range(18)))) == [(8, *range(9)), (8, *range(9, 18))]
     assert list(rows_of(Kind.FINISH, (3, 1))) == [(3, 1)]
 
 

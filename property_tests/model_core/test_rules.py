@@ -153,8 +153,9 @@ def test_slots_pair_on_pages_that_are_a_power_of_two() -> None:
 
 def test_a_mirror_is_told_its_history_where_it_covers_it_or_hides_it() -> None:
     assert Mirror().hint(KINDS["dflash"], 32, 0) == 32  # first seen past 0: behind a base
-    assert Mirror().hint(KINDS["eagle3"], 32, 0) == 0
-    assert Mirror().hint(KINDS["eagle3"], 32, 40) == 32
+    assert Mirror().hint(KINDS["pard"], 32, 0) == 0
+    assert Mirror().hint(KINDS["pard"], 32, 40) == 32
+    assert Mirror().hint(KINDS["eagle3"], 32, 40) == 0  # a separate draft engine keeps its own cursor
     assert Mirror(history=False).hint(KINDS["dflash"], 32, 40) == 0
 
 

@@ -30,8 +30,8 @@ def leave(pool: PagePool, pages: int) -> None:
 
 
 def chunks(serving: World) -> list[tuple[int, int, int]]:
-    """Chunks of the plan that was dispatched last: request, start, end."""
-    return [(row.request_id, row.start, row.end) for row in serving.engine.plans[-1].context]
+    """Chunks of the plan that was dispatched last, by request: request, start, end."""
+    return sorted((row.request_id, row.start, row.end) for row in serving.engine.plans[-1].context)
 
 
 def rows(serving: World) -> list[int]:
@@ -96,6 +96,15 @@ def test_a_request_is_not_verified_past_what_it_asked_for() -> None:
     assert not serving.apply(Dispatch()).applied  # what is in flight completes it
     settle(serving)
     assert serving.engine.records[0].state == "finished"
+
+
+def test_chunks_that_complete_their_context_come_last_in_the_batch() -> None:
+    serving = world(config(max_num_tokens=42))
+    submit(serving, spec(0, 6), spec(1, 10), spec(2, 60))
+    assert [(row.request_id, row.last) for row in dispatch(serving).context] == [(2, False), (0, True), (1, True)]
+    settle(serving)
+    serve(serving)
+    assert codes(serving) == set()
 
 
 @pytest.mark.parametrize(
@@ -210,6 +219,7 @@ def test_a_refused_request_is_not_tried_again_before_its_pool_has_the_pages() ->
     held = draft.grant(58)
     submit(serving, spec(0, 24), spec(1, 4, 30))
     step(serving)  # the first is refused, the second runs
+    step(serving)  # what the second published might have been a match for the first
     tries = serving.engine.totals.admissions
     step(serving)
     assert serving.engine.totals.admissions == tries

@@ -192,10 +192,11 @@ def test_lost_partial_blocks_are_no_longer_counted() -> None:
     forest = Forest(lifecycle())
     (node,) = forest.publish([1, 2])
     assert node is not None and node.parent is not None
-    assert node.parent.partials == 1
+    root = node.parent
+    assert root.partials == 1
     forest.lose(node)
-    assert node.parent.partials == 0
-    assert not node.parent.children
+    assert root.partials == 0
+    assert not root.children
 
 
 def test_a_run_of_new_blocks_is_what_inserting_them_one_by_one_gives() -> None:

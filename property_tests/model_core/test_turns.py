@@ -90,9 +90,7 @@ def test_full_attention_keeps_the_whole_prefix_whatever_the_windows_do() -> None
         (PublishPolicy.NONE, 0, 0),
     ],
 )
-def test_a_policy_says_which_pages_of_a_context_become_reusable(
-    policy: PublishPolicy, target: int, draft: int
-) -> None:
+def test_a_policy_says_which_pages_of_a_context_become_reusable(policy: PublishPolicy, target: int, draft: int) -> None:
     """32 tokens in chunks of one page, a window of 8: every written page, or what is live at the endpoint."""
     serving = world(config(policy=policy, max_num_tokens=8), "unified")
     serve(serving, spec(0, PROMPT))

@@ -29,7 +29,17 @@ CASES = {
     ),
     "duplicate key": ("seed: 1\nseed: 2\n" + ONE_REQUEST, 4, "seed", "each key once"),
     "broken YAML": ("limits: {page_size: 4\n", 4, "", "expected YAML"),
-    "tab": ("limits:\n\tpage_size: 4\n", 4, "", "expected YAML"),
+    "tab": ("limits:\n\tpage_size: 4\n", 4, "", "expected YAML, found character that cannot"),
+    "colon in a value": ("summary: a: b\n" + ONE_REQUEST, 3, "", "text that is none: mapping values are not allowed"),
+    "prefix where there is none": (
+        "workload: {sessions: [{prompt: system, output: 4}]}\n",
+        3,
+        "workload.sessions[0].prompt",
+        "of which there are none here, found 'system'",
+    ),
+    "name with a slash": ("name: a/b\n" + ONE_REQUEST, 3, "name", "a name without slashes"),
+    "name above the folder": ("name: ..\n" + ONE_REQUEST, 3, "name", "a name without slashes"),
+    "hidden name": ("name: .x\n" + ONE_REQUEST, 3, "name", "a name without slashes"),
     "python object": ("seed: !!python/object:os.system {}\n", 3, "seed", "expected plain YAML"),
     "python call": ("seed: !!python/name:os.system x\n", 3, "", "expected YAML"),
     "key that is no name": ("? [1]\n: 2\n", 3, "", "expected a name as key"),
@@ -160,7 +170,7 @@ CASES = {
         "pools: {target: 3}\nworkload:\n  sessions:\n    - {prompt: 9, output: 5}\n",
         6,
         "workload.sessions[0]",
-        "found 9 + 5 tokens: it needs up to 7 pages of pool 'target', which has 3 (session s0, turn 0)",
+        "found 9 + 5 tokens: it needs up to 6 pages of pool 'target', which has 3 (session s0, turn 0)",
     ),
     "later turn beyond the limit": (
         "limits: {max_seq_len: 40}\nworkload:\n  sessions:\n    - turns:\n"

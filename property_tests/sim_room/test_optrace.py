@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from model.builds import BUILDS
 from model.config import RequestSpec, Scope
-from model.ops import Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspend
+from model.ops import Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspend, World
 from model.tokens import Segment
 from property_tests.sim_room.helpers import BUSY_WORLD, busy, served
 from scenarios.errors import InputError
@@ -175,6 +175,21 @@ def edit(path: Path, line: int, old: str, new: str) -> None:
         (2, '"output":14', '"outptu":14', r":2: expected only .* in a submit, found outptu"),
         (2, '"stream"', '"strem"', r":2: expected a token run with ids, or with stream and tokens"),
         (3, "{", "", r":3: expected a line of JSON"),
+        (
+            1,
+            '"page_size":4',
+            '"page_size":0',
+            r":1: config\.limits\.page_size: expected a whole number from 1, found 0",
+        ),
+        (1, '"page_size":4', '"page_size":"4"', r":1: config\.limits\.page_size: expected a whole .*, found '4'"),
+        (1, '"page_size":4', '"page_size":4.5', r":1: config\.limits\.page_size: expected a whole .*, found 4.5"),
+        (1, '"max_batch":4', '"max_batch":-4', r":1: config\.limits\.max_batch: expected a whole .*, found -4"),
+        (1, '"run_ahead":1', '"run_ahead":7', r":1: .*run_ahead is 0 or 1, found 7"),
+        (1, '"drafts":3', '"drafts":null', r":1: config\.drafter\.drafts: expected a whole .*, found None"),
+        (1, '"kind":"', '"kind":"x', r":1: config\.drafter\.kind: expected a kind of "),
+        (1, '"device_pages":60', '"device_pages":0', r":1: config\.pools\.target\.device_pages: .* found 0"),
+        (1, '"pool":"target"', '"pool":"targt"', r":1: config\.target\[0\]\.pool: .*did you mean 'target'"),
+        (1, '"check":"exhaustive"', '"check":"never"', r":1: check: expected one of off, .*found 'never'"),
     ],
 )
 def test_a_broken_line_is_named(path: Path, line: int, old: str, new: str, says: str) -> None:
@@ -184,11 +199,39 @@ def test_a_broken_line_is_named(path: Path, line: int, old: str, new: str, says:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("content", [b"", b"\x7fELF\x80\xff", b"[" * 5000 + b"\n{}\n", b"1\n2\n"])
+def test_a_file_that_is_no_trace_is_refused_in_plain_words(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "trace.jsonl").write_bytes(content)
+    with pytest.raises(InputError, match=r"trace\.jsonl.*: expected ") as error:
+        load_trace(tmp_path / "trace.jsonl")
+    assert "\n" not in str(error.value) and "codec" not in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_named_once_and_without_a_number(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        load_trace(tmp_path / "trace.jsonl")
+    assert str(error.value).count("trace.jsonl") == 1
+    assert "no such file" in str(error.value) and "Errno" not in str(error.value)
+
+
+def test_only_illegal_ops_are_called_not_applied(run: RunResult) -> None:
+    """A server looks for work while the last step is in flight: a good run has dispatches that schedule nothing."""
+    trace = trace_of(run)
+    world = World(trace.config, BUILDS[run.build])
+    idle = [op for op in trace.ops if not world.apply(op).applied]
+    assert [type(op) for op in idle].count(Dispatch) >= 2
+    assert [type(op) for op in idle if not isinstance(op, Dispatch)] == [Cancel]  # of a request that had ended
+    good = tuple(op for op in trace.ops if not isinstance(op, Cancel))
+    assert replay_trace(replace(trace, ops=good), BUILDS[run.build]).notes == []
+    notes = replay_trace(replace(trace, ops=(Settle((1,)), *good)), BUILDS[run.build]).notes
+    assert notes == ["1 op was not applied, the first: op 0 (settle): no iteration is in flight"]
+
+
 def test_a_trace_that_was_cut_is_refused(path: Path) -> None:
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[:-1]) + "\n")
     with pytest.raises(InputError, match=rf":{len(lines) - 1}: expected the end line .* the trace is cut"):
         load_trace(path)
     path.write_text("")
-    with pytest.raises(InputError, match="expected a header and an end line, found 0 lines"):
+    with pytest.raises(InputError, match="expected a header and an end line, found an empty file"):
         load_trace(path)

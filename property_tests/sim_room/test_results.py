@@ -83,7 +83,7 @@ def test_a_law_that_is_expected_to_break_counts_as_met() -> None:
         for expect in ({}, {"violations": ["INIT"], "may": ["FRONT"]})
     )
     assert silent.exit_code == 1
-    assert "law INIT: expected to hold, but it broke" in silent.missed
+    assert "law INIT broke, as this build declares; the scenario does not expect it" in silent.missed
     assert spoken.codes == silent.codes
     assert spoken.exit_code == 0
 
@@ -140,3 +140,27 @@ def test_a_cost_profile_may_be_a_file_of_measured_steps_beside_the_scenario(tmp_
     scenario = tiny([{"name": "s", "prompt": 8, "output": 4}], cost={"profile": "steps.csv", "host_ms": 0.0})
     timing = served(scenario.at(None, tmp_path)).timings[0]
     assert list(timing.arrivals)[:2] == [10_160_000, 20_160_000]
+
+
+@pytest.mark.parametrize("output", [1, 2, 5, 9])
+@pytest.mark.parametrize("cost", ["flat-50ms", {"profile": "flat-50ms", "host_ms": 3.0}])
+def test_the_device_is_never_busy_for_longer_than_the_run(output: int, cost: Any) -> None:
+    """A step that was dispatched ahead of the last token computes for nobody after the run."""
+    scenario = tiny([{"name": "s", "copies": 3, "prompt": 9, "output": output}], cost=cost)
+    result = served(scenario)
+    assert 0 < result.device_busy_ns <= result.duration_ns
+    assert result.summary()["device_busy_share"] <= 1.0
+
+
+def test_a_device_that_is_never_idle_is_busy_all_the_time() -> None:
+    scenario = tiny([{"name": "s", "prompt": 9, "output": 40}], cost={"profile": "flat-50ms", "host_ms": 0.0})
+    assert served(scenario).summary()["device_busy_share"] == 1.0
+
+
+def test_an_interrupted_run_counts_only_the_device_time_that_is_over() -> None:
+    def stop(done: int, total: int) -> None:
+        if done == 4:
+            raise KeyboardInterrupt
+
+    result = served(busy(), progress=stop)
+    assert 0 < result.device_busy_ns <= result.duration_ns
