@@ -35,6 +35,7 @@ class Reader:
         "pending",
         "request_id",
         "room",
+        "seeds",
         "seen_rows",
         "seen_versions",
         "slot",
@@ -44,12 +45,13 @@ class Reader:
         "views",
     )
 
-    def __init__(self, request: Request, tags: list[NDArray[np.uint64]]) -> None:
+    def __init__(self, request: Request, tags: list[NDArray[np.uint64]], seeds: list[int]) -> None:
         assert request.stream is not None
         self.owner = request.owner
         self.request_id = request.request_id
         self.stream: TokenStream = request.stream
         self.tags = tags  # per column, [cells]
+        self.seeds = seeds  # per column, of its tags
         self.views = [memoryview(column) for column in tags]
         self.draft_final = 0 if request.claim.fresh else request.claim.tokens  # drafter cells final below this
         self.invalid_below = [0] * len(tags)  # per column, positions below were found wrong

@@ -21,7 +21,7 @@ from model.reader import GUARD, LOGGED, MASKED, PROVISIONAL, Reader
 from model.rules.device import Extent, Provisional, TableUpload
 from model.rules.lookahead import chunk_end_sums
 from model.table import TableRow
-from model.tokens import mix64_array, named_seed
+from model.tokens import cell_tags, mix64_array, named_seed
 
 if TYPE_CHECKING:
     from model.invariants.memory import MemoryLaws
@@ -113,15 +113,15 @@ class Shadow(CellStore):
     def _begin(self, owner: int, request: Request) -> None:
         stream = request.stream
         assert stream is not None
-        tags = []
         scope = request.spec.scope
+        seeds = []
         for column in self.columns:
             span = column.lifecycle.lookahead if column.draft else 0
             weights = (scope.target_weights, scope.draft_weights) if column.draft else (scope.target_weights,)
-            seed = named_seed("cell", column.lifecycle.name, span, scope.adapter, scope.salt, *weights)
-            sums = stream.sums(span, stream.length)
-            tags.append(mix64_array(sums ^ np.uint64(seed)))
-        self.readers[owner] = Reader(request, tags)
+            seeds.append(named_seed("cell", column.lifecycle.name, span, scope.adapter, scope.salt, *weights))
+        spans = [column.lifecycle.lookahead if column.draft else 0 for column in self.columns]
+        tags = [cell_tags(stream, 0, stream.length - span, span, seed) for span, seed in zip(spans, seeds, strict=True)]
+        self.readers[owner] = Reader(request, tags, seeds)
 
     # -- a step --------------------------------------------------------------------------------------------------
 
@@ -141,7 +141,8 @@ class Shadow(CellStore):
         for row in context:
             self._run_chunk(row)
         log: list[int] = []
-        length, draft_length, base, steps = self.length, self.draft_length, self.base, self._frontier_columns
+        length, draft_length, base, page = self.length, self.draft_length, self.base, self.page
+        (target, _), (drafted, behind) = steps = self._frontier_columns
         for row, count in zip(generation, accepted, strict=True):
             reader = self.readers.get(row.owner)
             if reader is None:
@@ -153,27 +154,33 @@ class Shadow(CellStore):
                 draft_length[slot] += count
                 reader.drafted += count
                 self.dirty[row.owner] = reader
+                views, last = reader.views, after - 1
+                table = row.tables[target]
                 log += (row.owner, after, count, base[slot], draft_length[slot])
-                self._deferred_frontier(log, row, reader, after - 1)
+                log += (table.view[last // page - table.base], views[target][last] & LOGGED)
+                if drafted < 0:
+                    log += (GUARD, 0)
+                    continue
+                last = after - reader.lag - behind
+                table = row.tables[drafted]
+                if last < table.base * page:
+                    log += self._deferred(row, reader, drafted, last)
+                else:
+                    log += (table.view[last // page - table.base], views[drafted][last + reader.lag] & LOGGED)
             else:
                 self._run_generation(row, reader, count)
                 log += (row.owner, after, count, base[slot], draft_length[slot])
-                for index, behind in steps:
-                    log += self._frontier(row, index, (draft_length[slot] if behind else after) - max(1, behind))
+                for index, back in steps:
+                    log += self._frontier(row, index, (draft_length[slot] if back else after) - max(1, back))
         self.log.memory.add((Kind.MEM_STEP, 1 + len(log), plan.iteration, *log))
 
-    def _deferred_frontier(self, log: list[int], row: GenerationRow, reader: Reader, last: int) -> None:
-        """What :meth:`_frontier` will find once deferred cells up to target position ``last`` are written."""
-        page = self.page
-        for index, behind in self._frontier_columns:
-            position = last + 1 - behind - reader.lag if behind else last
-            if index < 0 or position < 0:
-                log += (GUARD, 0)
-                continue
-            table = row.tables[index]
-            place = position // page - table.base
-            log.append(table.view[place] if 0 <= place < len(table.view) else self.slot_at(table, position // page))
-            log.append(reader.views[index][position + (reader.lag if behind else 0)] & LOGGED)
+    def _deferred(self, row: GenerationRow, reader: Reader, index: int, position: int) -> tuple[int, int]:
+        """What :meth:`_frontier` finds at a position before the row's pages, once deferred cells are written."""
+        if position < 0:
+            return GUARD, 0
+        return self.slot_at(row.tables[index], position // self.page), reader.views[index][
+            position + reader.lag
+        ] & LOGGED
 
     def _frontier(self, row: GenerationRow, index: int, position: int) -> tuple[int, int]:
         """(slot, content) of the last final cell of a column, read back from memory; -1, 0 where there is none."""
@@ -278,9 +285,8 @@ class Shadow(CellStore):
         cells = reader.tags[column.index][start:end]
         if span and not row.last:
             cells = cells.copy()
-            seed = self._tag_seed(reader, column)
             sums = chunk_end_sums(self.device.lookahead, reader.stream, start, end, span, self.twin.config.vocabulary)
-            cells[len(cells) - len(sums) :] = mix64_array(sums ^ np.uint64(seed))
+            cells[len(cells) - len(sums) :] = mix64_array(sums ^ np.uint64(reader.seeds[column.index]))
             reader.draft_final = end
         elif span:
             reader.draft_final = min(end, max(start, end + 1 - span))
@@ -290,10 +296,6 @@ class Shadow(CellStore):
         else:
             reader.draft_final = end
         self.write_span(row, column, start + shift, end + shift, cells)
-
-    def _tag_seed(self, reader: Reader, column: Column) -> int:
-        sums = int(reader.stream.sums(column.lifecycle.lookahead, column.lifecycle.lookahead + 1)[0])
-        return _unmix64(int(reader.tags[column.index][0])) ^ sums
 
     # -- generation ----------------------------------------------------------------------------------------------
 
@@ -384,13 +386,3 @@ class Shadow(CellStore):
                     self.write(row, column, table, after, inside, content)
                 if end > bound > 0:
                     self.write(row, column, table, bound - 1, bound, content)
-
-
-def _unmix64(value: int) -> int:
-    """Inverse of :func:`model.tokens.mix64`."""
-    mask = (1 << 64) - 1
-    value ^= value >> 31 ^ value >> 62
-    value = value * pow(0x94D049BB133111EB, -1, 1 << 64) & mask
-    value ^= value >> 27 ^ value >> 54
-    value = value * pow(0xBF58476D1CE4E5B9, -1, 1 << 64) & mask
-    return value ^ value >> 30 ^ value >> 60

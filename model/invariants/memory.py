@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from model.cells import CellStore
 from model.drafter import rebased
 from model.geometry import cdiv
 from model.invariants.base import Docket, Violation
+from model.invariants.publication import WriteLaws
 from model.pages import PagePool
 from model.plan import ContextRow, GenerationRow, StepPlan
 from model.reader import SENTINELS, UNWRITTEN, Reader
@@ -36,14 +36,14 @@ _UNREAD = {
 }
 
 
-class MemoryLaws:
+class MemoryLaws(WriteLaws):
     """Judge of one shadow memory.
 
     ``exhaustive`` compares every cell that is read, at every read, where all pools are small.
     """
 
     def __init__(self, docket: Docket, exhaustive: bool, pools: Sequence[PagePool]) -> None:
-        self.docket = docket
+        super().__init__(docket)
         self.exhaustive = exhaustive
         self.everything = exhaustive and max(pool.total for pool in pools) <= SMALL
 
@@ -59,7 +59,9 @@ class MemoryLaws:
             reader = readers.get(row.owner)
             if reader is None:
                 continue
-            if reader.tables is row.tables and not reader.pending and not self.everything:
+            if reader.pending or self.everything:
+                self._row(shadow, row, reader)
+            elif reader.tables is row.tables or self._grew(shadow, row, reader):
                 quiet.append((row, reader))
             else:
                 self._row(shadow, row, reader)
@@ -95,11 +97,31 @@ class MemoryLaws:
                 return False
         return True
 
+    def _grew(self, shadow: Shadow, row: Row, reader: Reader) -> bool:
+        """Whether a row differs from what was verified only by pages behind all that it reads; notes their versions."""
+        if isinstance(row, ContextRow):
+            return False
+        position = shadow.length[row.slot]
+        for column in shadow.columns:
+            table, old = row.tables[column.index], reader.seen_rows[column.index]
+            if old is None or table.base != old.base or table.sinks != old.sinks:
+                return False
+            if not table.pages.startswith(old.pages) or (old.base + len(old.view)) * shadow.page < position:
+                return False
+        for column in shadow.columns:
+            index = column.index
+            table, known = row.tables[index], len(reader.seen_versions[index]) // 8
+            if known < len(table.view):
+                fresh = np.frombuffer(table.pages, dtype=np.int32)[known:]
+                reader.seen_versions[index] += shadow.versions[shadow.pool_of[index]][fresh].tobytes()
+            reader.seen_rows[index] = table
+        return True
+
     def _quiet(self, shadow: Shadow, rows: list[tuple[Row, Reader]]) -> None:
         """Rows whose tables did not change: their pages' versions must not have moved either."""
         for column in shadow.columns:
             index = column.index
-            slots = np.frombuffer(b"".join([reader.tables[index].pages for _, reader in rows]), dtype=np.int32)
+            slots = np.frombuffer(b"".join([row.tables[index].pages for row, _ in rows]), dtype=np.int32)
             seen = b"".join([reader.seen_versions[index] for _, reader in rows])
             if shadow.versions[shadow.pool_of[index]][slots].tobytes() != seen:
                 for row, reader in rows:
@@ -304,82 +326,3 @@ class MemoryLaws:
             if flat[cell : cell + high - low] != tags[low + lag : high + lag]:
                 place = np.array([slot], dtype=np.int32)
                 self._compare(shadow, column, row, reader, np.array([block]), place, span)
-
-    # -- writes and publication ----------------------------------------------------------------------------------
-
-    def bad_write(
-        self, shadow: CellStore, row: Row, column: Column, block: int, slot: int, position: int, unbacked: bool
-    ) -> None:
-        """A write to a page that the row does not own alone, or over published cells."""
-        pool = shadow.pool_of[column.index]
-        tenant = shadow.owner[pool][slot] if slot >= 0 else -1
-        expected = f"a page granted to owner {row.owner}"
-        found = f"page of owner {tenant}" if slot >= 0 else "guard page"
-        if unbacked:
-            code, message = "OWN", f"writes through an unbacked entry, block {block}"
-        elif tenant != row.owner:
-            code, message = "OWN", "writes a page that it does not own alone"
-        else:
-            code, message = "PUB", "writes over published cells"
-            sealed = shadow.sealed[pool][slot]
-            expected = f"cells from offset {sealed} on"
-            found = f"the cell at offset {position % shadow.page} of a page published for its first {sealed}"
-        self.docket.report(
-            Violation(
-                code,
-                f"{column.lifecycle.name}: {message}",
-                row.request_id,
-                column.pool.name,
-                slot,
-                position,
-                shadow.iteration,
-                expected=expected,
-                found=found,
-            )
-        )
-
-    def published(
-        self,
-        shadow: Shadow,
-        column: Column,
-        slots: NDArray[np.int32],
-        vouched: NDArray[np.int32],
-        owner: int,
-        block: int,
-    ) -> None:
-        """Pages from ``block`` on enter the tree: each cell that a key speaks for is final and right."""
-        self.docket.count("PUB", len(slots))
-        reader = shadow.readers.get(owner)
-        if reader is None:
-            return
-        page = shadow.page
-        found = shadow.cells[shadow.pool_of[column.index]][slots]
-        tags = reader.tags[column.index]
-        begin, end = block * page, (block + len(slots)) * page
-        wanted = np.zeros(len(slots) * page, dtype=np.uint64)
-        known = tags[begin:end]
-        wanted[: len(known)] = known
-        wrong = found != wanted.reshape(-1, page)
-        if not wrong.any():
-            return
-        wrong &= np.arange(page) < vouched[:, None]
-        for place in np.argwhere(wrong)[:1].tolist():
-            self._bad_publication(shadow, column, reader, int(slots[place[0]]), begin + place[0] * page + place[1])
-
-    def _bad_publication(self, shadow: Shadow, column: Column, reader: Reader, slot: int, position: int) -> None:
-        cell = int(shadow.cells[shadow.pool_of[column.index]][slot, position % shadow.page])
-        name = SENTINELS.get(cell)
-        what = f"a cell that is {name}" if name is not None else "content that its key does not give"
-        self.docket.report(
-            Violation(
-                "KEY" if name is None else "PUB",
-                f"{column.lifecycle.name}: publishes {what}",
-                reader.request_id,
-                column.pool.name,
-                slot,
-                position,
-                shadow.iteration,
-                expected=f"tag {int(reader.tags[column.index][position]):016x}",
-                found=name or f"tag {cell:016x}",
-            )
-        )

@@ -111,7 +111,9 @@ def test_a_cell_that_changed_with_its_pages_version_is_found_incrementally() -> 
     assert world.watch is not None
     world.watch.shadow.versions[pool_of(world).index][page] += 1
     step(world)
-    assert where(first(world)) == ("KEY", FIRST, "target", page, PAGE + 3)
+    code, request, *place = where(first(world))  # both readers of the shared page see it; either may come first
+    assert (code, place) == ("KEY", ["target", page, PAGE + 3])
+    assert request in (0, 1)
 
 
 # -- OWN and PUB: whose page it is -------------------------------------------------------------------------------------
