@@ -17,6 +17,9 @@ class RowBinder:
     def __init__(self, twin: Twin, recorder: Recorder) -> None:
         self.twin, self.recorder = twin, recorder
         self.slots = SlotMap(twin.config.limits.max_batch)
+        page = twin.config.limits.page_size
+        lives = [column.lifecycle for column in twin.columns if column.draft]
+        self.trailing = all(life.window is None or life.trail >= page for life in lives)
 
     def bind_rows(self, generation: Sequence[Request], context: Sequence[Request]) -> None:
         """Give every row a slot; requests that are absent from this batch give theirs up first."""
@@ -40,7 +43,7 @@ class RowBinder:
             hidden = claim.fresh and rule.hides_prefix
             state = SlotState(cdiv(claim.tokens, page) if hidden else 0, position)
         elif request.owner in slots.parked or request.started:
-            state = rule.returning(slots.parked.get(request.owner), position, page)
+            state = rule.returning(slots.parked.get(request.owner), position, page, self.trailing)
         else:
             state = rule.first(position, 0 if claim.fresh else claim.tokens, page)
         slot = slots.bind(request.owner, state.base)

@@ -36,12 +36,16 @@ class Slots:
             return SlotState(0, claim)
         return SlotState(cdiv(claim, page_size), claim)
 
-    def returning(self, parked: int | None, position: int, page_size: int) -> SlotState:
-        """Slot of a request that missed an iteration and continues at absolute ``position``."""
+    def returning(self, parked: int | None, position: int, page_size: int, trailing: bool = True) -> SlotState:
+        """Slot of a request that missed an iteration and continues at absolute ``position``.
+
+        A seed on the page boundary trails the request by part of a page, so it needs pools that keep a ``trailing``
+        page below each window; without one the slot starts at the position itself.
+        """
         if parked is not None and self.parks:
             return SlotState(parked, position)
         if self.seed is Seed.ZERO:
             return SlotState(0, 0)
-        if self.seed is Seed.PAGE:
+        if self.seed is Seed.PAGE and trailing:
             return SlotState(position // page_size, floor_to(position, page_size))
         return SlotState(cdiv(position, page_size), position)

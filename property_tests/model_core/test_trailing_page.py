@@ -8,6 +8,7 @@ import pytest
 
 from model.builds import BUILDS
 from model.config import Limits
+from model.drafter import SlotState
 from model.geometry import Lifecycle
 from model.manager import Manager
 from model.pages import PagePool
@@ -53,3 +54,9 @@ def test_with_the_trailing_page_no_lag_reads_a_released_entry(lag: int) -> None:
 def test_one_token_a_step_breaks_even_a_lag_of_two_and_eight_make_up_for_seven() -> None:
     assert released_reads(2, (1,), trail=0) > 0
     assert released_reads(7, (8,), trail=0) == 0
+
+
+def test_a_slot_is_seeded_on_the_page_boundary_only_where_a_trailing_page_is_kept() -> None:
+    rule = BUILDS["mirror-21281"].rules.slots
+    assert rule.returning(None, 10 * PAGE + 7, PAGE, trailing=True) == SlotState(10, 10 * PAGE)
+    assert rule.returning(None, 10 * PAGE + 7, PAGE, trailing=False) == SlotState(11, 10 * PAGE + 7)
