@@ -248,7 +248,7 @@ def explain(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code of design.md section 11. Errors are one line on standard error."""
+    """Run the command line; an exit code (README lists them). Errors are one line on standard error."""
     if arguments is None:
         interrupts.leave_at_once()
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `kvtwin builds | head` ends quietly

@@ -64,7 +64,7 @@ class RunResult:
 
     @property
     def exit_code(self) -> int:
-        """0 fine, 1 a law broken or an expectation missed, 3 nothing was checked (design.md section 11).
+        """0 fine, 1 a law broken or an expectation missed, 3 nothing was checked.
 
         A law that the scenario expects to break counts as met. An interrupted run shows what broke, never that
         nothing did.
