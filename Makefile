@@ -7,11 +7,12 @@ STAMP := $(VENV)/installed
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help run test lint format bench setup clean
+.PHONY: help run test test-gpu lint format bench setup clean
 
 help:
 	@echo "make run     two comparisons of four builds, with tables and plots under runs/"
 	@echo "make test    lint, types, import layers and every test"
+	@echo "make test-gpu  the kernels' tests on the CPU (installs torch and triton into .venv-gpu)"
 	@echo "make lint    ruff, pyright, import-linter"
 	@echo "make format  ruff format and its import order"
 	@echo "make bench   the benchmarks (one core)"
@@ -35,6 +36,12 @@ format: $(STAMP)
 bench: $(STAMP)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -o python_files='bench_*.py' --benchmark-enable --benchmark-only $(ARGS)
 
+# The kernels' tests on the CPU: torch reference and Triton interpreter, in a venv of their own.
+test-gpu:
+	@test -d .venv-gpu || $(PYTHON) -m venv .venv-gpu
+	@.venv-gpu/bin/python -m pip install -qq torch==2.13.0 'triton>=3.7.1' numpy hypothesis pytest
+	.venv-gpu/bin/python -m pytest property_tests/gpu_room -o addopts='' --ignore property_tests/gpu_room/on_device $(ARGS)
+
 setup: $(STAMP)
 
 # The build back end comes from the pinned set too, so nothing is fetched that constraints.txt does not name.
@@ -47,5 +54,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) runs build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache
+	rm -rf $(VENV) .venv-gpu runs build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -58,7 +58,8 @@ class AttentionCall:
     Row ``r`` owns queries ``[cu_query[r], cu_query[r + 1])`` (int32 ``[rows + 1]``); they stand at the end of its
     ``length[r]`` tokens, whose K and V are already stored. Keys are ``[start[r], length[r])``, further bounded per
     query by causality and by ``window_left`` (keys left of the query that it sees, -1 for all; a model's window is
-    ``window_left + 1``). A row of length 0 is parked: its output is zero.
+    ``window_left + 1``). A row of length 0 is parked: its output is zero. ``from_origin`` promises that every ``start``
+    is 0 and spares the kernel its masked left edge.
     """
 
     q: torch.Tensor
@@ -72,6 +73,7 @@ class AttentionCall:
     start: torch.Tensor
     causal: bool = True
     window_left: int = -1
+    from_origin: bool = False
 
 
 @dataclass(slots=True)
@@ -150,7 +152,8 @@ class CheckCall:
 
     Row ``r`` is checked on positions ``[start[r], end[r])``. ``expected_tag`` is int64 ``[rows, tokens]`` and
     ``expected_generation`` int32 ``[rows, columns]``, both at absolute positions and blocks; ``generation`` is int32
-    ``[pages]``. ``legal`` masks the legal states (bit ``1 << state``).
+    ``[pages]``. ``legal`` masks the legal states (bit ``1 << state``). ``from_origin`` promises that every base and
+    every ``start`` is 0 and shortens the kernel's chain of loads.
     """
 
     cells: Cells
@@ -163,6 +166,7 @@ class CheckCall:
     end: torch.Tensor
     verdict: Verdict
     legal: int
+    from_origin: bool = False
 
 
 class SlotOp(enum.IntEnum):
@@ -196,8 +200,9 @@ class Slots:
     @classmethod
     def empty(cls, slots: int, places: int, device: torch.device | str) -> Slots:
         """``slots`` empty slots and ``places`` places for the bases of parked requests."""
-        zeros = [torch.zeros(slots, dtype=torch.int32, device=device) for _ in range(4)]
-        return cls(*zeros, torch.zeros(places, dtype=torch.int32, device=device))
+        columns = torch.zeros((4, slots), dtype=torch.int32, device=device)
+        parked = torch.zeros(places, dtype=torch.int32, device=device)
+        return cls(columns[0], columns[1], columns[2], columns[3], parked)
 
 
 @dataclass(slots=True)

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import triton
+import torch
+from triton import knobs
 
-INTERPRETED = bool(triton.knobs.runtime.interpret)  # fixed when kernels are imported: TRITON_INTERPRET=1
+INTERPRETED = bool(knobs.runtime.interpret)  # fixed when kernels are imported: TRITON_INTERPRET=1
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +25,20 @@ class Launch:
     def __call__(self) -> None:
         """Queue the kernel on the current stream; an empty grid queues nothing."""
         if all(self.grid):
-            self.kernel[self.grid](*self.arguments, **self.constants)
+            self.kernel[self.grid](*self.arguments, **self._options())
 
     def compile(self) -> Any:
         """Compile for the active driver's target and return Triton's compiled kernel; nothing runs."""
-        return self.kernel.warmup(*self.arguments, grid=self.grid, **self.constants)
+        return self.kernel.warmup(*self.arguments, grid=self.grid, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        """The constants; multiply-adds may be contracted, said openly because Triton's default is about to change."""
+        return {"enable_fp_fusion": True, **self.constants}
+
+
+def launches_early() -> bool:
+    """Whether a kernel may be launched while the one before it still runs (programmatic dependent launch, sm_90 on)."""
+    return not INTERPRETED and (not torch.cuda.is_available() or torch.cuda.get_device_capability() >= (9, 0))
 
 
 def upcast(dtype_is_bf16: bool) -> bool:

@@ -17,9 +17,19 @@ def store_kernel(
 ):  # fmt: skip
     """``TOKENS`` tokens a program, ``WIDTH`` elements (heads times dim) each; grid ``(cdiv(tokens, TOKENS),)``."""
     token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
-    real = token < tokens
-    row = tl.load(row_ptr + token, mask=real, other=-1)
-    real = real & (row >= 0)
+    given = token < tokens
+    lane = tl.arange(0, BLOCK)
+    wide = given[:, None] & (lane < WIDTH)[None, :]
+    source = token.to(tl.int64)[:, None] * WIDTH + lane[None, :]
+    row = tl.load(row_ptr + token, mask=given, other=-1)
+    tag = token
+    state = token
+    if TAGGED:  # what does not wait for the table is loaded while the table is looked up
+        tag = tl.load(tag_ptr + token, mask=given)
+        state = tl.load(state_ptr + token, mask=given)
+    k = tl.load(k_ptr + source, mask=wide)
+    v = tl.load(v_ptr + source, mask=wide)
+    real = given & (row >= 0)
     position = tl.load(position_ptr + token, mask=real, other=0)
     real = real & (position >= 0)
     position = tl.maximum(position, 0)
@@ -28,23 +38,16 @@ def store_kernel(
     backed = page >= 0
     page = page.to(tl.int64)
     offset = position % PAGE
-    lane = tl.arange(0, BLOCK)
     mask = backed[:, None] & (lane < WIDTH)[None, :]
-    source = token.to(tl.int64)[:, None] * WIDTH + lane[None, :]
     target = (page * page_stride + offset.to(tl.int64) * token_stride)[:, None] + lane[None, :]
-    k = tl.load(k_ptr + source, mask=mask)
-    v = tl.load(v_ptr + source, mask=mask)
-    if TAGGED:
-        tag = tl.load(tag_ptr + token, mask=backed)
-        state = tl.load(state_ptr + token, mask=backed)
-    tl.store(k_cache_ptr + target, k, mask=mask)
-    tl.store(v_cache_ptr + target, v, mask=mask)
     if TAGGED:
         tl.store(tags_ptr + page * PAGE + offset, tag, mask=backed)
         tl.store(states_ptr + page * PAGE + offset, state, mask=backed)
+    tl.store(k_cache_ptr + target, k, mask=mask)
+    tl.store(v_cache_ptr + target, v, mask=mask)
 
 
-def store_launch(call: StoreCall, tokens_a_program: int = 4, warps: int = 4) -> Launch:
+def store_launch(call: StoreCall, tokens_a_program: int = 1, warps: int = 2) -> Launch:
     """The launch of ``call``. ``tokens_a_program`` is a power of two."""
     tokens, heads, dim = call.k.shape
     page_size = call.k_cache.shape[1]

@@ -1,0 +1,34 @@
+"""Which device a backend runs on, and how much memory it has left."""
+
+from __future__ import annotations
+
+import torch
+
+from model.budget import gib
+
+
+class DeviceMemoryError(RuntimeError):
+    """The device or the host has too little memory; the text is one sentence with the figures."""
+
+
+def default_device() -> torch.device:
+    """The current GPU, or the CPU where there is none."""
+    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Bytes that allocations on ``device`` can still get, the allocator's idle cache included; ``None`` on a CPU."""
+    if device.type != "cuda":
+        return None
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
+def require_memory(what: str, pages: int, page_bytes: int, free: int | None) -> None:
+    """``DeviceMemoryError`` if ``pages`` pages of ``page_bytes`` bytes are more than ``free`` bytes."""
+    needed = pages * page_bytes
+    if free is not None and needed > free:
+        raise DeviceMemoryError(
+            f"{what} needs {gib(needed):.2f} GiB for {pages:,} pages of {page_bytes:,} bytes, but only "
+            f"{gib(free):.2f} GiB are free, enough for {free // page_bytes:,} pages"
+        )

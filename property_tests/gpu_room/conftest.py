@@ -1,0 +1,29 @@
+"""Where the kernels run: on a GPU if there is one, else under the interpreter of Triton, chosen before import."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+
+import pytest
+import torch
+
+ON_GPU = torch.cuda.is_available()
+if not ON_GPU:
+    os.environ["TRITON_INTERPRET"] = "1"
+
+collect_ignore: list[str] = []
+if not ON_GPU:
+    collect_ignore += ["on_device"]  # graphs, sanitizers and large shapes need a GPU
+else:
+    if shutil.which("compute-sanitizer") is None:
+        collect_ignore += ["on_device/test_sanitizer.py"]
+    if importlib.util.find_spec("flashinfer") is None:
+        collect_ignore += ["on_device/test_flashinfer.py"]
+
+
+@pytest.fixture(scope="session")
+def device() -> torch.device:
+    """The device of the kernels under test."""
+    return torch.device("cuda" if ON_GPU else "cpu")
