@@ -7,7 +7,7 @@ STAMP := $(VENV)/installed
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help run test test-gpu lint format bench setup clean
+.PHONY: help run test test-gpu lint format bench bench-gpu setup clean
 
 help:
 	@echo "make run     two comparisons of four builds, with tables and plots under runs/"
@@ -16,6 +16,7 @@ help:
 	@echo "make lint    ruff, pyright, import-linter"
 	@echo "make format  ruff format and its import order"
 	@echo "make bench   the benchmarks (one core)"
+	@echo "make bench-gpu  the kernels against their floors on a GPU (PYTHON with torch and triton)"
 	@echo "make clean   remove what the other targets made"
 
 run: $(STAMP)
@@ -41,6 +42,11 @@ test-gpu:
 	@test -d .venv-gpu || $(PYTHON) -m venv .venv-gpu
 	@.venv-gpu/bin/python -m pip install -qq torch==2.13.0 'triton>=3.7.1' numpy hypothesis pytest
 	.venv-gpu/bin/python -m pytest property_tests/gpu_room -o addopts='' --ignore property_tests/gpu_room/on_device $(ARGS)
+
+# Needs a Python with torch and Triton and a GPU: make bench-gpu PYTHON=/path/to/python
+bench-gpu:
+	@mkdir -p runs
+	$(PYTHON) -m gpu_backend.bench --out runs/bench-gpu.json $(ARGS)
 
 setup: $(STAMP)
 
