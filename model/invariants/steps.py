@@ -120,14 +120,17 @@ class StepLaws:
                 self._backed(owner, row.request_id, (need, history), plan)
 
     def justified(self, request: Request, end: int, last: bool) -> None:
-        """A refused chunk really lacks a page in some pool, or a pool is above the resume gate."""
-        self.docket.count("ADMIT")
+        """A refused chunk really lacks a page in some pool, or a pool is above the resume gate.
+
+        Not evaluated, and not counted, with a host tier or above the gate.
+        """
         twin = self.engine.twin
         limits, drafts = self.engine.config.limits, self.engine.config.drafter.drafts
         if any(pool.host_pages for pool in twin.pools.values()) or not twin.target.gate_open():
             return
         if twin.draft is not None and not twin.draft.gate_open():
             return
+        self.docket.count("ADMIT")
         need: dict[str, int] = {}
         for column in twin.columns:
             sequence = column.manager.sequences[request.owner]
