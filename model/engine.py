@@ -16,12 +16,14 @@ from model.config import EngineConfig, RequestSpec
 from model.events import EventLog, Kind
 from model.geometry import cdiv
 from model.joint import Twin
+from model.launch import Launcher
 from model.pages import PoolUse
-from model.plan import ContextRow, GenerationRow, Record, Recorder, SettledRow, StepPlan
-from model.request import CANCELLED, CONTEXT, FINISHED, GENERATION, Request, RequestRecord, State, Totals, len_prompt
+from model.plan import Record, Recorder, SettledRow, StepPlan
+from model.request import CANCELLED, Request, RequestRecord, State, Totals, len_prompt
 from model.rules.base import Rules
 from model.scheduler import Scheduled, Scheduler
 from model.sequence import ACTIVE
+from model.settling import Settler
 from model.tokens import TokenStream, prompt_tokens, stream_tokens
 
 
@@ -39,7 +41,8 @@ class Engine:
         self.twin = Twin(config, rules, self.recorder)
         self.binder = RowBinder(self.twin, self.recorder)
         self.slots = self.binder.slots
-        self._device = rules.device()
+        self.rules_of_device = rules.device()
+        self._launcher, self._settler = Launcher(self), Settler(self)
         self.scheduler = Scheduler(self.twin, config.limits, rules, config.policy, self.totals, log)
         self.records: dict[int, RequestRecord] = {}
         self.live: dict[int, Request] = {}  # request id -> request that has not ended
@@ -143,7 +146,7 @@ class Engine:
             return False
         self.log.note(Kind.CANCEL, request_id)
         self.totals.cancelled += 1
-        self._end(request, CANCELLED)
+        self.end(request, CANCELLED)
         return True
 
     def suspend(self, request_id: int) -> bool:
@@ -157,7 +160,8 @@ class Engine:
         self.scheduler.note_suspended(request)
         return True
 
-    def _end(self, request: Request, state: State) -> None:
+    def end(self, request: Request, state: State) -> None:
+        """Forget a request that finished or was cancelled; its pages are dropped."""
         request.state = state
         request.record.state = state.value
         self.twin.free(request)
@@ -177,6 +181,16 @@ class Engine:
         ``skip`` "gate": the batch cannot be queued, all growth is undone. "forward": its forward fails, the slots are
         restored too. Raises :class:`Stalled` when the deadlock detector fires.
         """
+        taken = self.schedule()
+        if taken is None:
+            return None
+        if skip:
+            self.withdraw(taken, failed=skip == "forward")
+            return None
+        return self.launch(taken)
+
+    def schedule(self) -> Scheduled | None:
+        """Run one pass: what it took and grew waits for :meth:`launch` or :meth:`withdraw`; ``None`` if nothing."""
         if len(self.plans) > self.config.limits.run_ahead:
             return None
         owners = {request.request_id: request.owner for request in self.scheduler.active if request.owner >= 0}
@@ -187,22 +201,27 @@ class Engine:
             self._count_stall(taken)
             return None
         self.stalled_passes = 0
-        if skip == "gate":
-            self._revert(taken, failed=False)
-            return None
-        saved, mark = (self.slots.snapshot() if skip else None), len(self.recorder.records)
+        return taken
+
+    def launch(self, taken: Scheduled) -> StepPlan:
+        """Queue what a pass took: rows get their slots, the plan goes out, contexts move on."""
         self.binder.bind_rows(taken.generation, [request for request, _, _ in taken.chunks])
-        if saved is not None:
-            del self.recorder.records[mark:]  # bindings that never ran leave the stream
-            self.binder.roll_back(saved)
-            self._revert(taken, failed=True)
-            return None
-        plan = self._plan(taken)
+        plan = self._launcher.plan(taken)
         self.plans.append(plan)
         self.log.evicted(self.twin.pools.values())
         self.log.planned(plan)
-        self._advance(taken)
+        self._launcher.advance(taken)
         return plan
+
+    def withdraw(self, taken: Scheduled, failed: bool) -> None:
+        """What a pass took does not run: every growth is undone. ``failed``: its forward was queued and failed, so
+        that slots had been bound and are restored."""
+        if failed:
+            saved, mark = self.slots.snapshot(), len(self.recorder.records)
+            self.binder.bind_rows(taken.generation, [request for request, _, _ in taken.chunks])
+            del self.recorder.records[mark:]  # bindings that never ran leave the stream
+            self.binder.roll_back(saved)
+        self._revert(taken, failed)
 
     def _close_epochs(self, owners: dict[int, int]) -> None:
         """Forget the owners of requests that were preempted in this pass."""
@@ -237,150 +256,11 @@ class Engine:
         self.totals.failed_forwards += failed
         self.log.note(Kind.SKIP, self.iteration, failed)
 
-    # -- plan ----------------------------------------------------------------------------------------------------
-
-    def _plan(self, taken: Scheduled) -> StepPlan:
-        slot_of, rows = self.slots.slot_of, self.twin.rows
-        context = []
-        for request, end, last in taken.chunks:
-            if not request.started:
-                self._note_admitted(request)
-            owner = request.owner
-            slot = slot_of[owner]
-            context.append(ContextRow(request.request_id, owner, slot, request.cursor, end, last, rows(request)))
-        width = 1 + self.config.drafter.drafts
-        generation = [
-            GenerationRow(
-                request.spec.request_id,
-                request.owner,
-                slot_of[request.owner],
-                width,
-                not request.placeholder,
-                rows(request),
-            )
-            for request in taken.generation
-        ]
-        plan = StepPlan(self.iteration, self.recorder.take(), context, generation, self._device)
-        self.iteration += 1
-        self.totals.iterations += 1
-        self.totals.context_rows += len(context)
-        self.totals.decode_rows += len(generation)
-        self.totals.prefilled_tokens += plan.prefill_tokens
-        for request in taken.generation:
-            request.placeholder = False
-            request.in_flight += 1
-        return plan
-
-    def _note_admitted(self, request: Request) -> None:
-        """Book the claim of a request whose first chunk is really scheduled."""
-        claim, record, totals = request.claim, request.record, self.totals
-        drafted = 0 if claim.fresh or not self.twin.paired else claim.tokens
-        first = not record.claims
-        record.claims.append(claim.tokens)
-        if first or not self.rules.accounting.recompute_apart:
-            record.cached_tokens += claim.tokens
-            record.draft_cached_tokens += drafted
-            totals.cached_tokens += claim.tokens
-            totals.draft_cached_tokens += drafted
-        if first:
-            record.claim_kind = claim.kind
-        else:
-            record.reclaimed_tokens += claim.tokens
-            totals.reclaimed_tokens += claim.tokens
-        totals.branch_windows += claim.branch >= 0
-        totals.fresh_claims += claim.kind == "fresh"
-        totals.joint_claims += claim.kind == "joint"
-        totals.partial_claims += claim.tokens % self.config.limits.page_size != 0
-        self.recorder.records.append((Record.BEGIN, request.owner, request))
-        self.log.claimed(request)
-
-    def _advance(self, taken: Scheduled) -> None:
-        """Contexts move on before the next dispatch, whenever the step itself settles."""
-        for request, end, last in taken.chunks:
-            record = request.record
-            size = end - request.cursor
-            again = len(record.claims) > 1
-            record.prefilled_tokens += size
-            if again:
-                record.recomputed_tokens += size
-                self.totals.recomputed_tokens += size
-            self.twin.advance(request, end, last)
-            request.cursor = end
-            request.started = True
-            request.state = GENERATION if last else CONTEXT
-            if last:
-                request.placeholder = True
-                request.first_in_flight = True
-                self.scheduler.forget(request)
-
     # -- settle --------------------------------------------------------------------------------------------------
 
     def settle(self, accepted: tuple[int, ...]) -> list[SettledRow]:
         """Apply the result of the oldest plan: ``accepted[i]`` tokens (1 .. 1 + K) for its generation row ``i``."""
-        plan = self.plans.popleft()
-        settled: list[SettledRow] = []
-        for row in plan.context:
-            request = self._receiver(row.owner)
-            if request is not None and row.last:
-                request.first_in_flight = False
-                settled.append(self._commit(request, 1, drafted=False, first=request.generated == 0))
-            else:
-                settled.append(SettledRow(row.request_id, 0, False, False, False))
-        log: list[int] = []
-        for row, count in zip(plan.generation, accepted, strict=True):
-            request = self.owners.get(row.owner)
-            if request is None or request.owner != row.owner:
-                request = self._receiver(row.owner)
-            if request is None:
-                settled.append(SettledRow(row.request_id, 0, False, False, False))
-                continue
-            drafted = row.real_drafts and row.width > 1
-            if drafted:
-                self._count_drafts(request.record, row.width - 1, count - 1)
-            if request.in_flight:
-                request.in_flight -= 1
-            if request.generated + count < request.spec.max_new_tokens:
-                request.generated += count
-                request.record.output_tokens += count
-                self.totals.output_tokens += count
-                log += (row.request_id, count, request.prompt_length + request.generated)
-                if request.grown:
-                    self.twin.settle_generation(request, count)
-                settled.append(SettledRow(row.request_id, count, False, False, drafted))
-            else:
-                settled.append(self._commit(request, count, drafted, first=False))
-        if log:
-            self.log.decisions.add((Kind.SETTLE, len(log), *log))
-        return settled
-
-    def _count_drafts(self, record: RequestRecord, drafted: int, accepted: int) -> None:
-        record.spec_steps += 1
-        record.accepted_drafts += accepted
-        record.drafted_tokens += drafted
-        self.totals.spec_steps += 1
-        self.totals.accepted_drafts += accepted
-
-    def _receiver(self, owner: int) -> Request | None:
-        """The request that a row's output belongs to; ``None`` if it ended or began anew since the dispatch."""
-        request = self.owners.get(owner)
-        if request is None or (request.owner != owner and self.rules.epoch.refuses_late):
-            self.totals.late_outputs += 1
-            return None
-        return request
-
-    def _commit(self, request: Request, count: int, drafted: bool, first: bool) -> SettledRow:
-        left = request.spec.max_new_tokens - request.generated
-        tokens = count if count < left else left
-        request.generated += tokens
-        request.record.output_tokens += tokens
-        self.totals.output_tokens += tokens
-        request_id = request.spec.request_id
-        self.log.note(Kind.SETTLE, request_id, count, request.prompt_length + request.generated)
-        if tokens == left:
-            self.log.note(Kind.FINISH, request_id, request.generated)
-            self.totals.finished += 1
-            self._end(request, FINISHED)
-        return SettledRow(request_id, tokens, first, tokens == left, drafted)
+        return self._settler.settle(accepted)
 
     # -- views ---------------------------------------------------------------------------------------------------
 

@@ -76,7 +76,10 @@ CHECKS = ("off", "incremental", "exhaustive")
 
 
 class World:
-    """An engine with its tagged memory and its judges. ``check`` is one of :data:`CHECKS`."""
+    """An engine with its tagged memory and its judges. ``check`` is one of :data:`CHECKS`.
+
+    ``docket`` collects what its laws find; the workers of one cluster each bring their own.
+    """
 
     def __init__(
         self,
@@ -86,6 +89,7 @@ class World:
         check: str = "incremental",
         keep_events: bool = False,
         record_ops: bool = False,
+        docket: Docket | None = None,
     ) -> None:
         if check not in CHECKS:
             raise ValueError(f"check is {check!r}, expected one of {', '.join(CHECKS)}")
@@ -93,7 +97,7 @@ class World:
         self.build = build
         self.log = EventLog(keep_events)
         self.engine = Engine(config, build.rules, self.log)
-        self.docket = Docket()
+        self.docket = docket or Docket()
         self.check = check
         self.watch = Watch(self.engine, self.docket, self.log, check) if check != "off" else None
         self.ops: list[Op] | None = [] if record_ops else None

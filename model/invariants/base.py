@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 
@@ -18,7 +18,7 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken law as data; ``-1`` and ``""`` stand for "does not apply"."""
+    """One broken law as data; ``-1`` and ``""`` stand for "does not apply". ``worker``: which one of several."""
 
     code: str
     message: str
@@ -29,6 +29,7 @@ class Violation:
     step: int = -1
     expected: str = ""
     found: str = ""
+    worker: int = -1
 
     def as_dict(self) -> dict[str, Any]:
         """Fields by name."""
@@ -57,10 +58,14 @@ INVARIANTS: dict[str, Law] = {
 
 
 class Docket:
-    """Violations of one run, each reported once per request, pool and law, and how often each law was evaluated."""
+    """Violations of one run, each reported once per request, pool and law, and how often each law was evaluated.
 
-    def __init__(self) -> None:
-        self.violations: list[Violation] = []
+    The dockets of several workers share one list, so that it keeps the order of discovery.
+    """
+
+    def __init__(self, worker: int = -1, violations: list[Violation] | None = None) -> None:
+        self.worker = worker
+        self.violations: list[Violation] = [] if violations is None else violations
         self.evaluations: Counter[str] = Counter()
         self._reported: set[tuple[str, int, str]] = set()
 
@@ -69,7 +74,7 @@ class Docket:
         key = (violation.code, violation.request, violation.pool)
         if key not in self._reported:
             self._reported.add(key)
-            self.violations.append(violation)
+            self.violations.append(violation if self.worker < 0 else replace(violation, worker=self.worker))
 
     def count(self, code: str, times: int = 1) -> None:
         """Note that a law was evaluated."""

@@ -1,0 +1,57 @@
+"""Faults of keys and publication: what a cached page is said to hold."""
+
+from __future__ import annotations
+
+from model.faults.base import fault
+from model.rules.keys import RawKeys, TrimOnly
+from model.rules.layout import Index
+from model.rules.lookahead import Lookahead
+from model.rules.publish import Publish
+
+ENTRIES = (
+    fault(
+        "raw-keys",
+        {"keys": RawKeys()},
+        "unified",
+        ("sglang#10846", "sglang#11231"),
+        ("KEY",),
+        "reports/o04",
+        "Accepted length 2.26 with the cache on, 2.39 with it off.",
+    ),
+    fault(
+        "trim-only",
+        {"keys": TrimOnly()},
+        "unified",
+        ("found here: match back-off at a branch on a page end",),
+        ("KEY",),
+        "faults/trim_only",
+        "One drafter cell per branch point belongs to the branch that came first.",
+    ),
+    fault(
+        "placeholder-lookahead",
+        {"lookahead": Lookahead.PLACEHOLDER},
+        "unified",
+        ("sglang#26329", "sglang#26800", "TensorRT-LLM#18093"),
+        ("KEY", "PUB"),
+        "reports/o05",
+        "The same prompt drafts differently when it was prefilled in chunks.",
+    ),
+    fault(
+        "node-coverage",
+        {"index": Index("node-coverage", exact=False)},
+        "unified",
+        ("TensorRT-LLM#17122",),
+        ("KEY", "INIT"),
+        "reports/o18",
+        "A hit claims more of a page than was ever computed into it.",
+    ),
+    fault(
+        "publish-unwritten",
+        {"publish": Publish("everything", only_written=False)},
+        "paired-22",
+        ("seed 000: commit gate",),
+        ("PUB", "INIT"),
+        "faults/publish_unwritten",
+        "A later hit drafts from pages that nobody wrote.",
+    ),
+)

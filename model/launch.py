@@ -1,0 +1,97 @@
+"""From what a pass took to a plan: claims are booked, rows are made, contexts move on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from model.plan import ContextRow, GenerationRow, Record, StepPlan
+from model.request import CONTEXT, GENERATION, Request
+from model.scheduler import Scheduled
+
+if TYPE_CHECKING:
+    from model.engine import Engine
+
+
+class Launcher:
+    """Makes the plans of one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def plan(self, taken: Scheduled) -> StepPlan:
+        """The plan of what a pass took; its claims and rows are booked."""
+        engine = self.engine
+        slot_of, rows = engine.slots.slot_of, engine.twin.rows
+        context = []
+        for request, end, last in taken.chunks:
+            if not request.started:
+                self._note_admitted(request)
+            owner = request.owner
+            slot = slot_of[owner]
+            context.append(ContextRow(request.request_id, owner, slot, request.cursor, end, last, rows(request)))
+        width = 1 + engine.config.drafter.drafts
+        generation = [
+            GenerationRow(
+                request.spec.request_id,
+                request.owner,
+                slot_of[request.owner],
+                width,
+                not request.placeholder,
+                rows(request),
+            )
+            for request in taken.generation
+        ]
+        plan = StepPlan(engine.iteration, engine.recorder.take(), context, generation, engine.rules_of_device)
+        engine.iteration += 1
+        engine.totals.iterations += 1
+        engine.totals.context_rows += len(context)
+        engine.totals.decode_rows += len(generation)
+        engine.totals.prefilled_tokens += plan.prefill_tokens
+        for request in taken.generation:
+            request.placeholder = False
+            request.in_flight += 1
+        return plan
+
+    def _note_admitted(self, request: Request) -> None:
+        """Book the claim of a request whose first chunk is really scheduled."""
+        engine = self.engine
+        claim, record, totals = request.claim, request.record, engine.totals
+        drafted = 0 if claim.fresh or not engine.twin.paired else claim.tokens
+        first = not record.claims
+        record.claims.append(claim.tokens)
+        if first or not engine.rules.accounting.recompute_apart:
+            record.cached_tokens += claim.tokens
+            record.draft_cached_tokens += drafted
+            totals.cached_tokens += claim.tokens
+            totals.draft_cached_tokens += drafted
+        if first:
+            record.claim_kind = claim.kind
+        else:
+            record.reclaimed_tokens += claim.tokens
+            totals.reclaimed_tokens += claim.tokens
+        totals.branch_windows += claim.branch >= 0
+        totals.fresh_claims += claim.kind == "fresh"
+        totals.joint_claims += claim.kind == "joint"
+        totals.partial_claims += claim.tokens % engine.config.limits.page_size != 0
+        engine.recorder.records.append((Record.BEGIN, request.owner, request))
+        engine.log.claimed(request)
+
+    def advance(self, taken: Scheduled) -> None:
+        """Contexts move on before the next dispatch, whenever the step itself settles."""
+        engine = self.engine
+        for request, end, last in taken.chunks:
+            record = request.record
+            size = end - request.cursor
+            again = len(record.claims) > 1
+            record.prefilled_tokens += size
+            if again:
+                record.recomputed_tokens += size
+                engine.totals.recomputed_tokens += size
+            engine.twin.advance(request, end, last)
+            request.cursor = end
+            request.started = True
+            request.state = GENERATION if last else CONTEXT
+            if last:
+                request.placeholder = True
+                request.first_in_flight = True
+                engine.scheduler.forget(request)
