@@ -12,14 +12,14 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, Protocol, get_args
 
 from model.config import Drafter, Limits, PoolSize
 from model.geometry import cdiv
 
 GIB = 1 << 30
 
-Layout = Literal["separate", "paired", "unified"]
+Layout = Literal["separate", "paired", "unified", "shared", "fused"]
 
 
 class BudgetError(ValueError):
@@ -172,67 +172,107 @@ def split_host_paired(host: int, draft_device: int) -> Pair:
     return Pair(host - share, share)
 
 
-def pool_sizes(
-    layout: Layout,
-    page_bytes: Pair,
-    device: int,
-    host: int,
-    limits: Limits,
-    drafter: Drafter,
-    *,
-    trail: int = 0,
-    draft_pages_per_slot: int | None = None,
-    host_draft: int = 0,
-) -> dict[str, PoolSize]:
-    """Pages of the pools ``target`` and ``draft`` from ``device`` and ``host`` bytes of memory.
+class HostShare(enum.Enum):
+    """What a drafter's pool gets of the host tier."""
+
+    SLOPES = "by the slopes"  # a cost that does not grow with the tokens gets none
+    FUNDING = "as much as on the device, at most half"  # seed 000
+    GIVEN = "what it is given"  # seed 003: the unified layout leaves the rest to the target
+
+
+class BudgetRule(Protocol):
+    """Answers at the steps of :func:`pool_sizes`; ``model.rules.budget`` has the answers."""
+
+    def share(self, limits: Limits, drafter: Drafter, trail: int, target_window: int | None) -> int:
+        """Pages of the window-sized share."""
+        ...
+
+    def on_device(self, budget: int, total: Cost, target: Cost) -> Pair:
+        """Device bytes of both pools."""
+        ...
+
+    def on_host(self, host: int, total: Cost, target: Cost, draft_device: int, given: int) -> Pair:
+        """Host bytes of both pools; ``given`` of them are set aside for the drafter."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SplitAsk:
+    """What a split starts from, on one rank: memory in bytes and the figures that the shares follow from.
+
+    ``trail`` is what the layout keeps below the drafter's window, in tokens. ``draft_pages_per_slot`` replaces the
+    window-sized share of a drafter's pool of its own (341 in the paired pool that seed 003 measured, cause unknown).
+    ``host_draft`` of the ``host`` bytes are the drafter's in the unified layout. ``target_window`` is the target's own.
+    """
+
+    page_bytes: Pair
+    device: int
+    host: int
+    limits: Limits
+    drafter: Drafter
+    trail: int = 0
+    draft_pages_per_slot: int | None = None
+    host_draft: int = 0
+    target_window: int | None = None
+
+
+def pool_sizes(layout: Layout, ask: SplitAsk, rule: BudgetRule) -> dict[str, PoolSize]:
+    """Pages of the pools ``target`` and ``draft`` from the memory of ``ask``.
 
     A drafter with a window gets a fixed share, one with full attention as many tokens as the target, one whose page has
-    no bytes no pool at all. ``trail`` is what the layout keeps below the window, in tokens. ``draft_pages_per_slot``
-    replaces the window-sized share (341 in the paired pool that seed 003 measured, cause unknown). The unified
-    layout leaves its host tier to the target (seed 003: 82.89 GiB) but for ``host_draft`` bytes.
+    no bytes no pool at all. In the ``fused`` layout both have equally many pages; in the ``shared`` one both names
+    stand for the same pool, of pages that either of them fits in.
 
     ``BudgetError`` if a pool would have no page.
     """
-    _check(layout, page_bytes, device, host, host_draft)
+    _check(layout, ask)
+    page_bytes, device, host = ask.page_bytes, ask.device, ask.host
     if page_bytes.draft == 0:
         return {"target": _pool("target", page_bytes.target, device, host)}
+    if layout in ("shared", "fused"):
+        both = _pool("target", max(page_bytes) if layout == "shared" else sum(page_bytes), device, host)
+        return {"target": both, "draft": both}
     target = Cost(page_bytes.target)
-    if drafter.window is None and draft_pages_per_slot is None:
+    if ask.drafter.window is None and not _own_share(layout, ask):
         total = Cost(page_bytes.target + page_bytes.draft)
     else:
-        share = _draft_share(layout, limits, drafter, trail, draft_pages_per_slot)
-        total = Cost(page_bytes.target, share * page_bytes.draft)
-    on_device = split_device(device, total, target) or Pair(device, 0)
-    if layout == "separate":
-        on_host = split_host(host, total, target)
-    elif layout == "paired":
-        on_host = split_host_paired(host, on_device.draft)
-    else:
-        on_host = Pair(host - host_draft, host_draft)
+        total = Cost(page_bytes.target, _draft_share(layout, ask, rule) * page_bytes.draft)
+    on_device = rule.on_device(device, total, target)
+    on_host = rule.on_host(host, total, target, on_device.draft, ask.host_draft)
     return {
         "target": _pool("target", page_bytes.target, on_device.target, on_host.target),
         "draft": _pool("draft", page_bytes.draft, on_device.draft, on_host.draft),
     }
 
 
-def _check(layout: str, page_bytes: Pair, device: int, host: int, host_draft: int) -> None:
+def _check(layout: str, ask: SplitAsk) -> None:
     """Refuse figures that no split makes sense of."""
+    page_bytes, device, host = ask.page_bytes, ask.device, ask.host
     if layout not in get_args(Layout):
         raise BudgetError(f"layout {layout!r} is not one of {', '.join(get_args(Layout))}")
     if page_bytes.target <= 0 or page_bytes.draft < 0:
         raise BudgetError(f"a page cannot have {page_bytes.target:,} (target) and {page_bytes.draft:,} (draft) bytes")
     if device <= 0 or host < 0:
         raise BudgetError(f"{device:,} bytes on the device and {host:,} on the host are no budget")
-    if not 0 <= host_draft <= host or (host_draft and layout != "unified"):
-        raise BudgetError(f"the drafter cannot be given {host_draft:,} of {host:,} host bytes in the {layout} layout")
+    if not 0 <= ask.host_draft <= host or (ask.host_draft and layout != "unified"):
+        raise BudgetError(
+            f"the drafter cannot be given {ask.host_draft:,} of {host:,} host bytes in the {layout} layout"
+        )
 
 
-def _draft_share(layout: str, limits: Limits, drafter: Drafter, trail: int, pages_per_slot: int | None) -> int:
+def _own_share(layout: str, ask: SplitAsk) -> bool:
+    """Whether the drafter's pool is one of its own, with a share that was given by hand."""
+    return layout != "unified" and ask.draft_pages_per_slot is not None
+
+
+def _draft_share(layout: str, ask: SplitAsk, rule: BudgetRule) -> int:
     """Pages of a drafter with a fixed share. A pool of its own has its own resume gate to stay below."""
-    if pages_per_slot is not None:
-        return pages_per_slot * limits.max_batch
-    share = window_share(limits, drafter, trail)
-    return share if layout == "unified" else below_resume_gate(share, limits.max_util_for_resume)
+    if layout == "unified":
+        return rule.share(ask.limits, ask.drafter, ask.trail, ask.target_window)
+    if ask.draft_pages_per_slot is not None:
+        return ask.draft_pages_per_slot * ask.limits.max_batch
+    share = rule.share(ask.limits, ask.drafter, ask.trail, ask.target_window)
+    return below_resume_gate(share, ask.limits.max_util_for_resume)
 
 
 def _pool(name: str, page_bytes: int, device: int, host: int) -> PoolSize:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from model.rules.admission import Admission
 from model.rules.base import Rules
+from model.rules.budget import FUNDING, SLOPES
 from model.rules.claim import DropLastPage, JointMinimum, RecomputeTail, TargetOnly, WindowedPair, WithoutWindow
 from model.rules.keys import LookaheadHash, ShiftedStream, WholeBlocks
 from model.rules.layout import Layout, Mirror, Retention, Shape
@@ -32,7 +33,7 @@ _PAIRED = Layout("paired", Shape.PAIRED)
 _UNIFIED = Rules()
 _TRAILING = Retention("window-and-trailing-page", pages=1)
 _WHOLE_BLOCKS = Publish("whole-blocks", draft_at_endpoint=False, branch=BranchWindow.NEVER, partial_pages=False)
-_PAIRED_22 = Rules(layout=_PAIRED, publish=Publish(), retention=_TRAILING)
+_PAIRED_22 = Rules(layout=_PAIRED, budget=FUNDING, publish=Publish(), retention=_TRAILING)
 
 BUILDS: dict[str, Build] = {
     build.name: build
@@ -41,6 +42,7 @@ BUILDS: dict[str, Build] = {
             "target-only",
             Rules(
                 layout=_SEPARATE,
+                budget=SLOPES,
                 claim=TargetOnly(),
                 publish=Publish("everything", only_written=False),
                 slots=Slots("prefix-not-hidden", hides_prefix=False),
@@ -52,7 +54,7 @@ BUILDS: dict[str, Build] = {
         ),
         Build(
             "target-21",
-            Rules(layout=_SEPARATE, claim=TargetOnly("target-only-full-pages", full_pages=True)),
+            Rules(layout=_SEPARATE, budget=SLOPES, claim=TargetOnly("target-only-full-pages", full_pages=True)),
             "Unpaired, full-page claims; the drafter hides what it never saw and drafts from less.",
             "#21 alone (hypothesis of seed 000's 561,484 prefilled tokens)",
         ),
@@ -60,6 +62,7 @@ BUILDS: dict[str, Build] = {
             "joint-18093",
             Rules(
                 layout=_PAIRED,
+                budget=SLOPES,
                 keys=ShiftedStream(),
                 claim=JointMinimum(),
                 publish=Publish("per-chunk", draft_at_endpoint=False, branch=BranchWindow.NEVER),
@@ -71,6 +74,7 @@ BUILDS: dict[str, Build] = {
             "joint-backoff",
             Rules(
                 layout=_PAIRED,
+                budget=SLOPES,
                 claim=JointMinimum(),
                 publish=Publish("per-chunk", draft_at_endpoint=False, branch=BranchWindow.NEVER),
             ),
@@ -81,6 +85,7 @@ BUILDS: dict[str, Build] = {
             "mirror-legacy",
             Rules(
                 layout=_SEPARATE,
+                budget=SLOPES,
                 claim=TargetOnly(),
                 mirror=Mirror("legacy-draft-view", history=False, whole_prompt=True),
                 admission=Admission("draft-outside-admission", counts_draft=False),
@@ -92,13 +97,13 @@ BUILDS: dict[str, Build] = {
         ),
         Build(
             "mirror-21281",
-            Rules(layout=_SEPARATE, claim=TargetOnly(), retention=_TRAILING),
+            Rules(layout=_SEPARATE, budget=SLOPES, claim=TargetOnly(), retention=_TRAILING),
             "An unpaired mirror sized from the request's history, with a page of retention below its window.",
             "#21281 (seed 002)",
         ),
         Build(
             "recompute-tail",
-            Rules(layout=_SEPARATE, claim=RecomputeTail(), retention=_TRAILING),
+            Rules(layout=_SEPARATE, budget=SLOPES, claim=RecomputeTail(), retention=_TRAILING),
             "Unpaired; a hit is rewound so that the drafter's window runs through the target again.",
             "recompute of the speculative tail, upstream",
         ),

@@ -27,6 +27,19 @@ class PoolSize:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of one rank that the pools were split from, for whoever judges the split.
+
+    ``page_bytes`` lists the bytes of a page pool by pool. ``given_share``: the drafter's pages were set by hand.
+    """
+
+    device: int
+    host: int
+    page_bytes: tuple[tuple[str, int], ...]
+    given_share: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Drafter:
     """The drafter that a scenario runs: its kind (a key of ``model.drafter.KINDS``), depth and window.
 
@@ -66,7 +79,8 @@ class Limits:
 class EngineConfig:
     """Everything but the rules. ``target`` lists the target's lifecycles, ``draft`` the drafter's, as configured.
 
-    A layout may change the draft lifecycles' policy and trail; ``pools`` names a size for each lifecycle's pool.
+    A layout may change the draft lifecycles' policy and trail; ``pools`` names a size for each lifecycle's pool,
+    ``memory`` what they were split from, unless they were given in pages.
     """
 
     target: tuple[Lifecycle, ...]
@@ -78,6 +92,7 @@ class EngineConfig:
     max_num_turns: int = 1
     vocabulary: int = 200_064
     tensor_parallel: int = 1
+    memory: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True)

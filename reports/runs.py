@@ -15,7 +15,6 @@ from reports.document import INTERRUPTED, dump, exit_code, run_document
 from reports.folder import Output
 from reports.run_folder import write_run
 from reports.sources import TraceFile, folders_below, load_sources, scenario_of_fault, usage
-from scenarios.names import layout_of
 from scenarios.schema import Scenario
 from sim.optrace import Trace, load_trace
 from sim.replay import replay_trace
@@ -112,7 +111,7 @@ def _do(job: Job, request: RunRequest, output: Output) -> Done:
             config = job.what.config
         else:
             result = run_scenario(job.what, job.build, check=request.check, progress=tick, **keep)
-            config = job.what.engine_config(layout_of(job.build.name))
+            config = job.what.engine_config(job.build)
     if job.folder is not None:
         write_run(output.folder(job.name), result, config)
     return Done(replace(result, log=None, ops=[]), job.folder, _explain(job))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from model.budget import BudgetError, Layout, Pair, pool_sizes
+from model.budget import BudgetError, Pair
 from model.config import Drafter, EngineConfig, Limits, PoolSize, PublishPolicy
 from model.drafter import KINDS
 from model.geometry import Lifecycle, cdiv
+from model.rules.base import Rules
+from scenarios.budget_build import ask_of, memory_of, split
 from scenarios.engine_schema import DrafterSpec, Geometry, Layers, LimitsSpec, PolicySpec, PoolBytes, PoolPages
 from scenarios.errors import FieldError, quote
 from scenarios.presets import GEOMETRIES, GeometryPreset, LayerGroup
@@ -149,13 +151,11 @@ class EngineParts:
         ]
         return Pair(sizes[0], sizes[1])
 
-    def build_pools(
-        self, lifecycles: tuple[Lifecycle, ...], limits: Limits, drafter: Drafter, layout: Layout
-    ) -> dict[str, PoolSize]:
-        """Size of every pool that a lifecycle names, from pages, bytes or the preset."""
-        needed = list(dict.fromkeys(lifecycle.pool for lifecycle in lifecycles))
+    def build_pools(self, config: EngineConfig, rules: Rules) -> EngineConfig:
+        """``config`` with the size of every pool that a lifecycle names, from pages, bytes or the preset."""
+        needed = list(dict.fromkeys(lifecycle.pool for lifecycle in config.target + config.draft))
         if self.memory is not None:
-            return self._from_bytes(needed, limits, drafter, layout)
+            return self._from_bytes(config, self.memory, needed, rules)
         given = dict(self.pools or {})
         for name in given:
             if name not in needed:
@@ -167,53 +167,46 @@ class EngineParts:
         for name in needed:
             if name not in given:
                 raise FieldError(("pools",), f"expected pages of the pool {name!r}, found none")
-        return {name: PoolSize(given[name].device_pages, given[name].host_pages) for name in needed}
+        pools = {name: PoolSize(given[name].device_pages, given[name].host_pages) for name in needed}
+        return replace(config, pools=pools)
 
-    def _from_bytes(self, needed: list[str], limits: Limits, drafter: Drafter, layout: Layout) -> dict[str, PoolSize]:
-        memory = self.memory
-        assert memory is not None
+    def _from_bytes(self, config: EngineConfig, memory: PoolBytes, needed: list[str], rules: Rules) -> EngineConfig:
+        """``config`` with pools as the build's budget rule splits the memory of a rank for the build's layout."""
         if set(needed) - {"target", "draft"}:
             raise FieldError(("memory",), "expected pools in pages (layers name pools of their own), found bytes")
-        page_bytes = self.page_bytes(limits.page_size)
+        page_bytes = self.page_bytes(config.limits.page_size)
         if "draft" not in needed:
             page_bytes = Pair(page_bytes.target, 0)
         try:
-            return pool_sizes(
-                layout,
-                page_bytes,
-                memory.device,
-                memory.host,
-                limits,
-                drafter,
-                draft_pages_per_slot=memory.draft_pages_per_slot,
-                host_draft=memory.host_draft if layout == "unified" else 0,
-            )
+            ask, layout = ask_of(memory, page_bytes, config, rules)
+            return replace(config, pools=split(layout, ask, rules), memory=memory_of(layout, ask))
         except BudgetError as error:
             raise FieldError(("memory",), f"expected memory that the pools fit in, found: {error}") from error
 
-    def config(self, layout: Layout) -> EngineConfig:
-        """The engine configuration; ``layout`` decides how memory in bytes is split."""
+    def config(self, rules: Rules) -> EngineConfig:
+        """The engine configuration; memory in bytes is split by ``rules``."""
         drafter = self.build_drafter()
         limits = self.build_limits(drafter.drafts)
         target, draft = self.lifecycles(drafter, limits.page_size)
-        pools = self.build_pools(target + draft, limits, drafter, layout)
-        for name, size in pools.items():
-            if max(size.device_pages, size.host_pages) > _MOST_PAGES:
-                raise FieldError(
-                    ("pools", name), f"expected at most {_MOST_PAGES:,} pages, found {size.device_pages:,}"
-                )
-        check_windows(target + draft, limits, pools)
-        return EngineConfig(
+        bare = EngineConfig(
             target=target,
             draft=draft,
             drafter=drafter,
             limits=limits,
-            pools=pools,
+            pools={},
             policy=PublishPolicy(self.policy.kind),
             max_num_turns=self.policy.max_num_turns,
             vocabulary=self.vocabulary,
             tensor_parallel=self.tensor_parallel,
         )
+        config = self.build_pools(bare, rules)
+        for name, size in config.pools.items():
+            if max(size.device_pages, size.host_pages) > _MOST_PAGES:
+                raise FieldError(
+                    ("pools", name), f"expected at most {_MOST_PAGES:,} pages, found {size.device_pages:,}"
+                )
+        check_windows(target + draft, limits, config.pools)
+        return config
 
 
 def check_windows(lifecycles: tuple[Lifecycle, ...], limits: Limits, pools: dict[str, PoolSize]) -> None:

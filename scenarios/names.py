@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from model.budget import Layout
 from model.builds import BUILDS, Build
 from model.faults import FAULTS, resolve_build
 from model.invariants import INVARIANTS
-from model.rules.layout import Shape
 from scenarios.engine_build import unknown
 from scenarios.errors import FieldError
 
 _FAULT = "fault:"
-_LAYOUTS: dict[Shape, Layout] = {Shape.SEPARATE: "separate", Shape.PAIRED: "paired", Shape.UNIFIED: "unified"}
 
 
 def find_build(name: str) -> Build:
     """The build of a name or of ``fault:NAME``; ``KeyError`` for an unknown one."""
     return resolve_build(name)
-
-
-def layout_of(build: str) -> Layout:
-    """Layout of the pools of a build or of ``fault:NAME``; ``KeyError`` for an unknown one."""
-    return _LAYOUTS[find_build(build).rules.layout.shape]
 
 
 def check_build(name: str, location: tuple[str | int, ...]) -> None:

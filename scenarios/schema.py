@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
-from model.budget import Layout, Pair
-from model.builds import BUILDS, DEFAULT_BUILD
+from model.budget import Pair
+from model.builds import BUILDS, DEFAULT_BUILD, Build
 from model.config import EngineConfig
 from scenarios.behaviour_schema import Acceptance, Cost, CostField, Disturbance
 from scenarios.engine_build import EngineParts
@@ -26,7 +26,7 @@ from scenarios.errors import FieldError, InputError, field_name
 from scenarios.expect import Expect
 from scenarios.fields import Name, Part, ScenarioName, Seed, one_of, only_with
 from scenarios.fit import Fit
-from scenarios.names import find_build, layout_of
+from scenarios.names import find_build
 from scenarios.ops_build import build_ops
 from scenarios.ops_schema import OpSpec
 from scenarios.source import build_workload
@@ -76,10 +76,10 @@ class Scenario(Part):
 
     # -- what runs -----------------------------------------------------------------------------------------------
 
-    def engine_config(self, layout: Layout | None = None) -> EngineConfig:
-        """The engine configuration. ``layout`` (that of ``build`` by default) decides how bytes are split."""
+    def engine_config(self, build: Build | None = None) -> EngineConfig:
+        """The engine configuration. ``build`` (the scenario's own by default) decides how bytes are split."""
         try:
-            return self._parts().config(layout or layout_of(self.build))
+            return self._parts().config((build or find_build(self.build)).rules)
         except FieldError as error:
             raise self.located(error) from error
 
@@ -89,7 +89,8 @@ class Scenario(Part):
             raise self.located(FieldError((), "expected a workload, found ops or a trace of ops"))
         if self._workload is None:
             names = dict.fromkeys((self.build, *self.builds))
-            fit = Fit({name: (self.engine_config(layout_of(name)), find_build(name)) for name in names})
+            builds = {name: find_build(name) for name in names}
+            fit = Fit({name: (self.engine_config(build), build) for name, build in builds.items()})
             try:
                 vocabulary = self._parts().vocabulary
                 self._workload = build_workload(self.workload_spec, self.seed, vocabulary, fit, self._folder)

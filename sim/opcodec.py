@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from model.config import Drafter, EngineConfig, Limits, PoolSize, PublishPolicy, RequestSpec, Scope
+from model.config import Drafter, EngineConfig, Limits, Memory, PoolSize, PublishPolicy, RequestSpec, Scope
 from model.geometry import Lifecycle, ReusePolicy
 from model.ops import Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspend
 from model.tokens import Segment
@@ -135,8 +135,21 @@ def decode_config(line: Any) -> EngineConfig:
     if not isinstance(pools, dict):
         raise ValueError("expected pools to be an object")
     values["pools"] = {name: _fields(PoolSize, size, f"pools.{name}") for name, size in pools.items()}
+    values["memory"] = _decode_memory(values.get("memory"))
     values["policy"] = PublishPolicy(values.get("policy", PublishPolicy.ALL_REUSABLE))
     return _fields(EngineConfig, values, "config")
+
+
+def _decode_memory(line: Any) -> Memory | None:
+    if line is None:
+        return None
+    memory = _fields(Memory, line, "memory")
+    pages = memory.page_bytes
+    if not isinstance(pages, list) or not all(isinstance(entry, list) and len(entry) == 2 for entry in pages):
+        raise ValueError("expected memory.page_bytes to list pools with the bytes of a page")
+    sizes = tuple((_text(pool, "memory.page_bytes"), _whole(size, "memory.page_bytes", 1)) for pool, size in pages)
+    device, host = _whole(memory.device, "memory.device", 1), _whole(memory.host, "memory.host")
+    return Memory(device, host, sizes, bool(memory.given_share))
 
 
 def _decode_lifecycle(line: Any) -> Lifecycle:

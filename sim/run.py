@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 
 from simpy import Environment
 
-from model.budget import Layout
 from model.builds import Build
 from model.ops import Dispatch, Fail, Op, World
-from model.rules.layout import Shape
 from scenarios.errors import FieldError
 from scenarios.expect import Expectation
 from scenarios.schema import Scenario
@@ -29,7 +27,6 @@ from sim.settings import acceptance_model, cost_profile
 from sim.ticket import RequestTiming, Ticket
 
 RECORDED = "recorded"  # acceptance mode of a replay: the counts came with the ops
-_LAYOUTS: dict[Shape, Layout] = {Shape.SEPARATE: "separate", Shape.PAIRED: "paired", Shape.UNIFIED: "unified"}
 Progress = Callable[[int, int], None]  # requests (or ops) done, in all
 
 
@@ -63,7 +60,7 @@ def run_scenario(
     was found. Raises InputError, before anything runs, for settings or a trace that cannot be used and for a request
     that can never be served.
     """
-    config = scenario.engine_config(_LAYOUTS[build.rules.layout.shape])
+    config = scenario.engine_config(build)
     source = _source(scenario)
     world = World(config, build, check=check, keep_events=keep_events, record_ops=record_ops)
     if not isinstance(source, Workload):

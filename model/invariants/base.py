@@ -48,7 +48,9 @@ INVARIANTS: dict[str, Law] = {
         Law("SHAPE", "committed <= history <= capacity <= limit; rows stay within their extent.", "dispatch, settle"),
         Law("REF", "free + cached + held = total, references = holders, nothing held after a drain.", "settle, drain"),
         Law("ROLLBACK", "A failed or skipped step leaves both pools as before.", "dispatch"),
-        Law("ADMIT", "What was admitted can be allocated, and a refusal is justified.", "dispatch"),
+        Law(
+            "ADMIT", "What was admitted can be allocated, a refusal is justified, pools fit memory.", "start, dispatch"
+        ),
         Law("PROGRESS", "A request that could run alone finishes; nothing waits for ever.", "dispatch, drain"),
         Law("STATE", "No per-slot or per-step state survives its owner.", "read, settle"),
         Law("MAP", "Table rows and slot lengths on the device agree with the sequences.", "dispatch, read, settle"),

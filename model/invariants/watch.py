@@ -9,6 +9,7 @@ from model.invariants.ledger import Ledger
 from model.invariants.memory import MemoryLaws
 from model.invariants.reference import ReferenceLaw
 from model.invariants.sequences import SequenceLaws
+from model.invariants.split import SplitLaw
 from model.invariants.steps import StepLaws
 from model.plan import SettledRow, StepPlan
 from model.shadow import Shadow
@@ -33,6 +34,7 @@ class Watch:
             engine.scheduler.on_refused = self.steps.justified
         self._settles = 0
         self._suspensions = 0
+        SplitLaw(engine, docket).check()
 
     def submitted(self, request_id: int) -> None:
         """A request was queued."""

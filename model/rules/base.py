@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 from model.rules.admission import Accounting, Admission, Epoch, Rewind, Suspension
+from model.rules.budget import Budget
 from model.rules.claim import ClaimRule, WindowedPair
 from model.rules.copy import CopyPartialPage, WriteInPlace
 from model.rules.device import DeviceRules, Extent, Provisional, TableUpload, Unbacked
@@ -45,6 +46,7 @@ class Rules:
     table: TableUpload = TableUpload.PER_STEP
     index: Index = Index()
     accounting: Accounting = Accounting()
+    budget: Budget = Budget()
 
     def device(self) -> DeviceRules:
         """The answers that travel with each plan."""

@@ -14,6 +14,7 @@ from model.budget import (
     HostOutcome,
     Layout,
     Pair,
+    SplitAsk,
     admissible_sequences,
     agree_host,
     agree_sizes,
@@ -25,8 +26,20 @@ from model.budget import (
 )
 from model.config import Drafter, Limits, PoolSize
 from model.geometry import Lifecycle, cdiv
+from model.rules.budget import FUNDING, SLOPES, Budget
 
 from .seed_003 import DSPARK, HOST, SEPARATE_SHARE, TP2, TP2_BYTES, TP2_PAGES, TP4, TP4_BYTES, TP4_PAGES, limits
+
+TODAY: dict[Layout, Budget] = {"separate": SLOPES, "paired": FUNDING}
+
+
+def split(
+    layout: Layout, page_bytes: Pair, device: int, host: int, limits: Limits, drafter: Drafter, **more: int | None
+) -> dict[str, PoolSize]:
+    """The split of a rank's memory by today's rule for ``layout``."""
+    ask = SplitAsk(page_bytes, device, host, limits, drafter, **more)  # pyright: ignore[reportArgumentType]
+    return pool_sizes(layout, ask, TODAY.get(layout, Budget()))
+
 
 counts = st.integers(1, 10**6)
 layouts = st.sampled_from(["separate", "paired", "unified"])
@@ -106,8 +119,8 @@ def test_full_attention_has_no_window_sized_share() -> None:
 def test_the_unified_layout_gains_the_target_pages_of_seed_003(
     page_bytes: Pair, device: int, engine: Limits, before: int, gain: float
 ) -> None:
-    paired = pool_sizes("paired", page_bytes, device, 0, engine, DSPARK, draft_pages_per_slot=SEPARATE_SHARE)
-    unified = pool_sizes("unified", page_bytes, device, 0, engine, DSPARK)
+    paired = split("paired", page_bytes, device, 0, engine, DSPARK, draft_pages_per_slot=SEPARATE_SHARE)
+    unified = split("unified", page_bytes, device, 0, engine, DSPARK)
     assert paired["target"].device_pages == before
     assert paired["draft"].device_pages == SEPARATE_SHARE * engine.max_batch
     assert unified["draft"].device_pages == window_share(engine, DSPARK)
@@ -116,8 +129,8 @@ def test_the_unified_layout_gains_the_target_pages_of_seed_003(
 
 def test_the_unified_layout_returns_the_host_tier_to_the_target() -> None:
     """Seed 003: 64.57 GiB paired, 82.89 GiB unified (+28 %)."""
-    paired = pool_sizes("paired", TP2_PAGES, TP2_BYTES, HOST, TP2, DSPARK, draft_pages_per_slot=SEPARATE_SHARE)
-    unified = pool_sizes("unified", TP2_PAGES, TP2_BYTES, HOST, TP2, DSPARK)
+    paired = split("paired", TP2_PAGES, TP2_BYTES, HOST, TP2, DSPARK, draft_pages_per_slot=SEPARATE_SHARE)
+    unified = split("unified", TP2_PAGES, TP2_BYTES, HOST, TP2, DSPARK)
     assert round(gib(paired["target"].host_pages * TP2_PAGES.target), 2) == 64.57
     assert round(gib(unified["target"].host_pages * TP2_PAGES.target), 2) == 82.89
     assert paired["draft"].host_pages == paired["draft"].device_pages
@@ -125,14 +138,14 @@ def test_the_unified_layout_returns_the_host_tier_to_the_target() -> None:
 
 
 def test_the_unified_host_tier_can_be_shared_with_the_drafter() -> None:
-    sizes = pool_sizes("unified", TP2_PAGES, TP2_BYTES, HOST, TP2, DSPARK, host_draft=4 * GIB)
+    sizes = split("unified", TP2_PAGES, TP2_BYTES, HOST, TP2, DSPARK, host_draft=4 * GIB)
     assert sizes["draft"].host_pages == 4 * GIB // TP2_PAGES.draft
     assert sizes["target"].host_pages == (HOST - 4 * GIB) // TP2_PAGES.target
 
 
 def test_a_pool_of_its_own_keeps_its_windows_below_the_resume_gate() -> None:
     sizes = {
-        layout: pool_sizes(layout, TP2_PAGES, TP2_BYTES, 0, TP2, DSPARK)["draft"].device_pages
+        layout: split(layout, TP2_PAGES, TP2_BYTES, 0, TP2, DSPARK)["draft"].device_pages
         for layout in ("separate", "paired", "unified")
     }
     assert sizes == {"separate": 6_271, "paired": 6_271, "unified": 6_082}
@@ -140,14 +153,47 @@ def test_a_pool_of_its_own_keeps_its_windows_below_the_resume_gate() -> None:
 
 
 def test_the_trail_is_charged_for_every_admissible_sequence() -> None:
-    plain = pool_sizes("unified", TP2_PAGES, TP2_BYTES, 0, TP2, DSPARK)
-    trailing = pool_sizes("unified", TP2_PAGES, TP2_BYTES, 0, TP2, DSPARK, trail=128)
+    plain = split("unified", TP2_PAGES, TP2_BYTES, 0, TP2, DSPARK)
+    trailing = split("unified", TP2_PAGES, TP2_BYTES, 0, TP2, DSPARK, trail=128)
     assert trailing["draft"].device_pages - plain["draft"].device_pages == 177
     assert trailing["target"].device_pages < plain["target"].device_pages
 
 
+def test_a_share_given_by_hand_is_that_of_a_pool_of_its_own() -> None:
+    given = split("unified", TP2_PAGES, TP2_BYTES, 0, TP2, DSPARK, draft_pages_per_slot=SEPARATE_SHARE)
+    assert given == split("unified", TP2_PAGES, TP2_BYTES, 0, TP2, DSPARK)
+
+
+def test_fused_pages_are_as_many_in_either_pool_and_shared_ones_take_the_larger() -> None:
+    fused = split("fused", Pair(100, 28), 1_280, 256, TP2, DSPARK)
+    assert fused == {"target": PoolSize(10, 2), "draft": PoolSize(10, 2)}
+    shared = split("shared", Pair(100, 28), 1_280, 256, TP2, DSPARK)
+    assert shared == {"target": PoolSize(12, 2), "draft": PoolSize(12, 2)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "pages"),
+    [
+        (Budget("bare-windows", headroom=False), 177 * 32 + 64),
+        (Budget("trail-uncharged", trail=False), 177 * 34 + 64),
+        (Budget("window-of-the-target", own_window=False), 177 * 131 + 64),
+        (Budget(), 177 * 35 + 64),
+    ],
+    ids=lambda answer: answer.name if isinstance(answer, Budget) else "",
+)
+def test_what_a_budget_rule_leaves_out_changes_the_share(answer: Budget, pages: int) -> None:
+    assert answer.share(TP2, DSPARK, 128, 16_384) == pages
+
+
+def test_ranks_agree_on_the_least_or_each_keeps_its_own() -> None:
+    ranks = [{"target": PoolSize(8, 4)}, {"target": PoolSize(9, 2)}]
+    assert Budget().on_ranks(ranks) == [{"target": PoolSize(8, 2)}] * 2
+    assert Budget().on_ranks(ranks, HostOutcome.USE_NO_HOST) == [{"target": PoolSize(8, 0)}] * 2
+    assert Budget("own-sizes", agrees=False).on_ranks(ranks) == ranks
+
+
 def test_a_drafter_without_kv_has_no_pool() -> None:
-    sizes = pool_sizes("separate", Pair(100, 0), 1_050, 250, TP2, Drafter("ngram", drafts=4))
+    sizes = split("separate", Pair(100, 0), 1_050, 250, TP2, Drafter("ngram", drafts=4))
     assert sizes == {"target": PoolSize(10, 2)}
 
 
@@ -170,7 +216,7 @@ def test_pools_use_the_memory_they_are_given_and_no_more(
         share = share if layout == "unified" else below_resume_gate(share, engine.max_util_for_resume)
         fixed = share * page_bytes.draft
     try:
-        sizes = pool_sizes(layout, page_bytes, device, host, engine, drafter)
+        sizes = split(layout, page_bytes, device, host, engine, drafter)
     except BudgetError as error:
         assert device < fixed + sum(page_bytes), error
         return
@@ -194,26 +240,26 @@ def test_pools_use_the_memory_they_are_given_and_no_more(
 )
 def test_memory_that_nothing_fits_in_is_named_in_one_sentence(device: int, window: int | None, message: str) -> None:
     with pytest.raises(BudgetError, match=message):
-        pool_sizes("unified", Pair(100, 10), device, 0, TP2, Drafter("dspark", 7, window))
+        split("unified", Pair(100, 10), device, 0, TP2, Drafter("dspark", 7, window))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"layout": "fused"}, "layout 'fused' is not one of separate, paired, unified"),
+        ({"layout": "woven"}, "layout 'woven' is not one of separate, paired, unified, shared, fused"),
         ({"page_bytes": Pair(0, 10)}, "a page cannot have 0 \\(target\\) and 10 \\(draft\\) bytes"),
         ({"page_bytes": Pair(10, -1)}, "a page cannot have 10 \\(target\\) and -1 \\(draft\\) bytes"),
         ({"device": 0}, "0 bytes on the device and 0 on the host are no budget"),
         ({"host": -1}, "and -1 on the host are no budget"),
         ({"host_draft": 5}, "the drafter cannot be given 5 of 0 host bytes in the unified layout"),
         ({"host": 9, "host_draft": 5, "layout": "paired"}, "5 of 9 host bytes in the paired layout"),
-        ({"draft_pages_per_slot": 0}, "the draft pool gets 0 bytes"),
+        ({"draft_pages_per_slot": 0, "layout": "paired"}, "the draft pool gets 0 bytes"),
     ],
 )
 def test_senseless_figures_are_refused(changes: dict[str, object], message: str) -> None:
     arguments = {"layout": "unified", "page_bytes": Pair(100, 10), "device": GIB, "host": 0} | changes
     with pytest.raises(BudgetError, match=message):
-        pool_sizes(limits=TP2, drafter=DSPARK, **arguments)  # pyright: ignore[reportArgumentType]
+        split(limits=TP2, drafter=DSPARK, **arguments)  # pyright: ignore[reportArgumentType]
 
 
 # --- agreement over ranks -----------------------------------------------------------------------------------------

@@ -63,8 +63,8 @@ def test_no_two_builds_are_the_same() -> None:
     [
         ("unified", "unified-page", {"claim"}),
         ("paired-22", "paired-22-nobranch", {"claim", "publish"}),
-        ("paired-22", "unified", {"layout", "publish", "retention"}),
-        ("joint-backoff", "paired-22", {"claim", "publish", "retention"}),
+        ("paired-22", "unified", {"budget", "layout", "publish", "retention"}),
+        ("joint-backoff", "paired-22", {"budget", "claim", "publish", "retention"}),
         ("target-only", "target-21", {"claim", "publish", "slots"}),
         ("joint-18093", "joint-backoff", {"keys"}),
     ],

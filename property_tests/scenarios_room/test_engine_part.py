@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from model.builds import BUILDS
 from model.config import Drafter, PoolSize, PublishPolicy
 from property_tests.scenarios_room.helpers import ONE_REQUEST, parse
+from scenarios.budget_build import layout_for
 from scenarios.presets import GEOMETRIES
 
 MINIMAX = "geometry: {preset: minimax-m3.1-flash-like, tensor_parallel: %d}\n"
@@ -84,13 +86,37 @@ pools: {target: 9000, local: {device_pages: 30, host_pages: 5}, draft: 9000}
 def test_memory_in_bytes_is_split_by_the_layout() -> None:
     text = "memory: {device: 140 GiB, host: 82.89 GiB}\n" + ONE_REQUEST
     scenario = parse(text, MINIMAX % 2)
-    unified, paired = scenario.engine_config("unified"), scenario.engine_config("paired")
+    unified, paired = (scenario.engine_config(BUILDS[name]) for name in ("unified", "paired-22"))
     assert unified.pools["draft"].device_pages == pytest.approx(6_092, rel=0.04)
     assert unified.pools["draft"].host_pages == 0
     assert paired.pools["draft"].host_pages == pytest.approx(paired.pools["draft"].device_pages, rel=0.01)
     for config in (unified, paired):
         spent = config.pools["target"].device_pages * 3_189_548 + config.pools["draft"].device_pages * 655_360
         assert 0 <= 140 * 2**30 - spent < 3_189_548 + 655_360
+
+
+def test_the_trailing_page_is_charged_where_the_build_keeps_one() -> None:
+    scenario = parse("memory: {device: 140 GiB}\n" + ONE_REQUEST, MINIMAX % 2)
+    trailing, plain = (scenario.engine_config(BUILDS[name]).pools["draft"] for name in ("mirror-21281", "target-21"))
+    assert (trailing.device_pages, plain.device_pages) == (6_453, 6_271)  # 35 and 34 pages a sequence
+
+
+def test_a_drafter_that_cannot_pair_is_given_a_pool_of_its_own() -> None:
+    rules = BUILDS["unified"].rules
+    one_model, dflash = (
+        parse(f"drafter: {{kind: {kind}}}\n" + ONE_REQUEST) for kind in ("draft-target-one-model", "dflash")
+    )
+    assert layout_for(one_model.engine_config(), rules) == "separate"
+    assert layout_for(dflash.engine_config(), rules) == "unified"
+
+
+def test_fused_and_shared_pages_are_counted_as_they_lie() -> None:
+    scenario = parse("memory: {device: 64 KiB, host: 6 KiB}\n" + ONE_REQUEST)
+    fused, shared = (scenario.engine_config(BUILDS[name]) for name in ("sglang-fused", "vllm-drop-last"))
+    assert fused.pools["target"] == fused.pools["draft"] == PoolSize(64 * 1024 // (256 + 128), 16)
+    assert shared.pools["target"] == PoolSize(64 * 1024 // 256, 24)
+    assert shared.memory is not None
+    assert shared.memory.page_bytes == (("target", 256),)
 
 
 def test_bytes_may_be_numbers() -> None:
