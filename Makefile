@@ -4,19 +4,21 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+GPU_STAMP := $(VENV)/installed-gpu
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help run test test-gpu lint format bench bench-gpu setup clean
+.PHONY: help run test test-core test-gpu lint format bench bench-gpu setup clean
 
 help:
 	@echo "make run     two comparisons of four builds, with tables and plots under runs/"
-	@echo "make test    lint, types, import layers and every test"
-	@echo "make test-gpu  the kernels' tests on the CPU (installs torch and triton into .venv-gpu)"
+	@echo "make test    lint, types, import layers and every test (installs torch and triton, as lint does)"
+	@echo "make test-core  the tests that need no torch"
+	@echo "make test-gpu   the tests of pools and kernels: on a GPU, else by torch and Triton's interpreter"
 	@echo "make lint    ruff, pyright, import-linter"
 	@echo "make format  ruff format and its import order"
 	@echo "make bench   the benchmarks (one core)"
-	@echo "make bench-gpu  the kernels against their floors on a GPU (PYTHON with torch and triton)"
+	@echo "make bench-gpu  the kernels against their floors on a GPU (GPU_PYTHON: one with torch and triton)"
 	@echo "make clean   remove what the other targets made"
 
 run: $(STAMP)
@@ -25,7 +27,14 @@ run: $(STAMP)
 test: lint
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
-lint: $(STAMP)
+test-core: $(STAMP)
+	$(BIN)/pytest -n $(WORKERS) --ignore=property_tests/gpu_room $(ARGS)
+
+test-gpu: $(GPU_STAMP)
+	$(BIN)/pytest -n $(WORKERS) property_tests/gpu_room $(ARGS)
+
+# pyright reads the types of torch and triton.
+lint: $(GPU_STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
@@ -35,18 +44,11 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 bench: $(STAMP)
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -o python_files='bench_*.py' --benchmark-enable --benchmark-only $(ARGS)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -o python_files='bench_*.py' --benchmark-enable --benchmark-only --ignore=property_tests/gpu_room $(ARGS)
 
-# The kernels' tests on the CPU: torch reference and Triton interpreter, in a venv of their own.
-test-gpu:
-	@test -d .venv-gpu || $(PYTHON) -m venv .venv-gpu
-	@.venv-gpu/bin/python -m pip install -qq torch==2.13.0 'triton>=3.7.1' numpy hypothesis pytest
-	.venv-gpu/bin/python -m pytest property_tests/gpu_room -o addopts='' --ignore property_tests/gpu_room/on_device $(ARGS)
-
-# Needs a Python with torch and Triton and a GPU: make bench-gpu PYTHON=/path/to/python
-bench-gpu:
-	@mkdir -p runs
-	$(PYTHON) -m gpu_backend.bench --out runs/bench-gpu.json $(ARGS)
+# A GPU's torch is often another than the pinned one: make bench-gpu GPU_PYTHON=/path/to/python installs nothing.
+bench-gpu: $(if $(GPU_PYTHON),,$(GPU_STAMP))
+	$(or $(GPU_PYTHON),$(BIN)/python) -m gpu_backend.bench --out runs/bench-gpu.json $(ARGS)
 
 setup: $(STAMP)
 
@@ -59,6 +61,12 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install -qq --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 	@touch $(STAMP)
 
+# Only lint and the tests of gpu_backend want torch; who runs kvtwin never gets it.
+$(GPU_STAMP): $(STAMP)
+	@echo "installing torch and triton into $(VENV) (about half a minute, once)"
+	@$(BIN)/python -m pip install -qq --constraint constraints.txt --no-build-isolation --editable '.[gpu]'
+	@touch $(GPU_STAMP)
+
 clean:
-	rm -rf $(VENV) .venv-gpu runs build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache
+	rm -rf $(VENV) runs build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

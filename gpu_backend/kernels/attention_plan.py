@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from gpu_backend.calls import AttentionCall
 from gpu_backend.kernels.attention import paged_attention_kernel
 from gpu_backend.kernels.combine import combine_ordered_kernel, combine_tree_kernel
 from gpu_backend.kernels.launch import Launch, launches_early, upcast
-from gpu_backend.kernels.tiles import WIDEST, Tile, splits_for, tile_for
+from gpu_backend.kernels.tiles import WIDEST, Tile, power_of_two, splits_for, tile_for
 from model.geometry import cdiv
 
 EXACT_TILE = {2: Tile(32, 64, 4, 5), 4: Tile(32, 32, 4, 2)}  # by bytes of an element; one shape for every row width
@@ -139,7 +138,7 @@ class AttentionPlan:
         grid = (self.tokens * self.heads,)
         if self.exact:
             return Launch("combine in order", combine_ordered_kernel, grid, arguments, constants)
-        constants["WIDTH"] = triton.next_power_of_2(self.splits)
+        constants["WIDTH"] = power_of_two(self.splits)
         constants["num_warps"] = min(8, max(1, constants["WIDTH"] * self.dim // 1024))
         return Launch("combine", combine_tree_kernel, grid, arguments, constants)
 

@@ -14,6 +14,8 @@ import triton.language as tl
 
 from gpu_backend.calls import CheckCall
 from gpu_backend.kernels.launch import Launch
+from gpu_backend.kernels.tiles import power_of_two
+from model.geometry import cdiv
 
 
 @triton.jit
@@ -107,10 +109,10 @@ def check_launch(call: CheckCall, longest: int, pages: int = 2, warps: int = 4) 
     )  # fmt: skip
     constants = {
         "PAGE": page_size,
-        "CELLS": triton.next_power_of_2(page_size),
+        "CELLS": power_of_two(page_size),
         "PAGES": pages,
         "ORIGIN": call.from_origin,
         "num_warps": warps,
     }
-    blocks = triton.cdiv(longest - 1, page_size) + 1 if longest else 0  # a range may start inside a page
-    return Launch("check", check_kernel, (len(call.start), triton.cdiv(blocks, pages)), arguments, constants)
+    blocks = cdiv(longest - 1, page_size) + 1 if longest else 0  # a range may start inside a page
+    return Launch("check", check_kernel, (len(call.start), cdiv(blocks, pages)), arguments, constants)

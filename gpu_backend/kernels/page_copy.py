@@ -10,6 +10,8 @@ import triton.language as tl
 
 from gpu_backend.calls import CopyCall
 from gpu_backend.kernels.launch import Launch
+from gpu_backend.kernels.tiles import power_of_two
+from model.geometry import cdiv
 
 
 @triton.jit
@@ -43,7 +45,7 @@ def page_copy_launch(call: CopyCall, block: int = 8192, warps: int = 8) -> Launc
     """The launch of ``call``; ``block`` elements (a power of two) a program."""
     layers, planes, _, page_size, heads, dim = call.kv.shape
     width = heads * dim
-    block = min(block, triton.next_power_of_2(page_size * width))
+    block = min(block, power_of_two(page_size * width))
     arguments = (
         call.kv, call.cells.tags, call.cells.states, call.source, call.target, call.tokens,
         call.kv.stride(1), call.kv.stride(2),
@@ -52,8 +54,8 @@ def page_copy_launch(call: CopyCall, block: int = 8192, warps: int = 8) -> Launc
         "WIDTH": width,
         "PAGE": page_size,
         "BLOCK": block,
-        "CELLS": triton.next_power_of_2(page_size),
+        "CELLS": power_of_two(page_size),
         "num_warps": warps,
     }
-    grid = (triton.cdiv(page_size * width, block), layers * planes, len(call.source))
+    grid = (cdiv(page_size * width, block), layers * planes, len(call.source))
     return Launch("page copy", page_copy_kernel, grid, arguments, constants)

@@ -7,6 +7,7 @@ import triton.language as tl
 
 from gpu_backend.calls import SlotCall
 from gpu_backend.kernels.launch import Launch
+from model.geometry import cdiv
 
 
 @triton.jit(do_not_specialize=["updates", "page_size", "longest"])
@@ -51,5 +52,5 @@ def slots_launch(call: SlotCall, block: int = 128) -> Launch:
         slots.length, slots.base, slots.saved_length, slots.saved_base, slots.parked, call.op, call.slot, call.value,
         call.place, len(call.op), call.page_size, call.longest,
     )  # fmt: skip
-    grid = (triton.cdiv(len(call.op), block),)
+    grid = (cdiv(len(call.op), block),)
     return Launch("slots", slots_kernel, grid, arguments, {"BLOCK": block, "num_warps": 4})

@@ -7,6 +7,8 @@ import triton.language as tl
 
 from gpu_backend.calls import StoreCall
 from gpu_backend.kernels.launch import Launch
+from gpu_backend.kernels.tiles import power_of_two
+from model.geometry import cdiv
 
 
 @triton.jit(do_not_specialize=["tokens", "columns"])
@@ -61,8 +63,8 @@ def store_launch(call: StoreCall, tokens_a_program: int = 1, warps: int = 2) -> 
         "WIDTH": heads * dim,
         "PAGE": page_size,
         "TOKENS": tokens_a_program,
-        "BLOCK": triton.next_power_of_2(heads * dim),
+        "BLOCK": power_of_two(heads * dim),
         "TAGGED": tagged,
         "num_warps": warps,
     }
-    return Launch("store", store_kernel, (triton.cdiv(tokens, tokens_a_program),), arguments, constants)
+    return Launch("store", store_kernel, (cdiv(tokens, tokens_a_program),), arguments, constants)

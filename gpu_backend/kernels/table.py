@@ -7,6 +7,7 @@ import triton.language as tl
 
 from gpu_backend.calls import ConvertCall
 from gpu_backend.kernels.launch import Launch
+from model.geometry import cdiv
 from model.rules.device import Extent, Unbacked
 
 EXTENT_BLOCK = 4096
@@ -59,4 +60,4 @@ def convert_launches(call: ConvertCall, block: int = 1024, warps: int = 4) -> li
         call.scale,
     )  # fmt: skip
     constants = {"GUARDED": call.unbacked is Unbacked.GUARD, "BLOCK": block, "num_warps": warps}
-    return [extent, Launch("table", convert_kernel, (rows, triton.cdiv(width, block)), arguments, constants)]
+    return [extent, Launch("table", convert_kernel, (rows, cdiv(width, block)), arguments, constants)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -15,7 +16,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ("run", "test", "lint", "format", "bench", "setup", "clean")
+TARGETS = ("run", "test", "test-core", "test-gpu", "lint", "format", "bench", "bench-gpu", "setup", "clean")
+CUDA_LIBRARIES = ("cuda-", "nvidia-")  # torch's CUDA build pins them itself
 
 
 def project() -> dict[str, object]:
@@ -51,10 +53,13 @@ def test_everything_that_make_installs_is_pinned_to_the_installed_version() -> N
     assert isinstance(extras, dict)
     dependencies = metadata_["dependencies"]
     assert isinstance(dependencies, list)
-    needed = closure([Requirement(text) for text in [*dependencies, *extras["dev"]]])
+    roots = [*dependencies, *extras["dev"]]
+    if importlib.util.find_spec("torch") is not None:
+        roots += extras["gpu"]
+    needed = {name for name in closure([Requirement(text) for text in roots]) if not name.startswith(CUDA_LIBRARIES)}
     assert len(needed) > 25
     pinned = pins()
-    assert {package: metadata.version(package) for package in needed} == {
+    assert {package: metadata.version(package).split("+")[0] for package in needed} == {
         package: pinned.get(package) for package in needed
     }
 
@@ -63,8 +68,32 @@ def test_the_gpu_extra_is_pinned_and_stays_an_extra() -> None:
     metadata_ = project()
     extras, dependencies = metadata_["optional-dependencies"], metadata_["dependencies"]
     assert isinstance(extras, dict) and isinstance(dependencies, list)
-    assert extras["gpu"] == [f"torch=={pins()['torch']}"]
-    assert not [text for text in [*dependencies, *extras["dev"]] if "torch" in text or "triton" in text]
+    torch, triton = (Requirement(text) for text in extras["gpu"])
+    assert (torch.name, str(torch.specifier)) == ("torch", f"=={pins()['torch']}")
+    assert triton.name == "triton" and triton.specifier.contains(pins()["triton"])
+    assert [str(Requirement(text).specifier) for text in extras["flashinfer"]] == ["==0.7.4"]
+    heavy = ("torch", "triton", "flashinfer")
+    assert not [text for text in [*dependencies, *extras["dev"]] if any(name in text for name in heavy)]
+
+
+def test_the_command_line_works_where_torch_does_not() -> None:
+    script = (
+        "import sys\n"
+        "sys.modules['torch'] = sys.modules['triton'] = None  # an import of either fails\n"
+        "import kvtwin\n"
+        "kvtwin.main()\n"
+    )
+    line = [sys.executable, "-c", script, "run", "hello", "--json"]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert '"runs"' in done.stdout
+
+
+def test_nobody_but_lint_and_tests_installs_torch() -> None:
+    """``make run`` on a machine without an environment installs what kvtwin needs, and no more."""
+    for target, wanted in {"run": False, "bench": False, "test-core": False, "lint": True, "test-gpu": True}.items():
+        done = subprocess.run(["make", "--dry-run", "--always-make", target], cwd=ROOT, capture_output=True, text=True)
+        assert ("'.[gpu]'" in done.stdout) == wanted, target
 
 
 @pytest.mark.parametrize("target", TARGETS)
