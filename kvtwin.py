@@ -211,6 +211,34 @@ def drill(
 
 
 @app.command()
+def sweep(
+    builds: Annotated[
+        str | None, typer.Option("--builds", metavar="A,B,C", help="Builds or fault:NAMEs; every correct build.")
+    ] = None,
+    what: Annotated[
+        str | None, typer.Option("--what", metavar="X,Y,Z", help="Grids to run (--list names them); all of them.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Many more combinations: minutes on two cores.")] = False,
+    every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="About one combination in N.")] = 1,
+    workers: Annotated[int | None, typer.Option("--workers", metavar="N", min=1, help="Processes; the cores.")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the grids and their axes; nothing runs.")] = False,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Run every combination of small sizes, orders and moments on every correct build: no law may break."""
+    from reports import sweeps
+
+    interrupts.raise_again()
+    order = sweeps.order(what, builds, full, every)
+    if listed:
+        sweeps.show_grids(order, json)
+        raise typer.Exit()
+    swept = sweeps.run(order, workers, out)
+    sweeps.show(swept, json, out)
+    raise typer.Exit(sweeps.exit_code(swept))
+
+
+@app.command()
 def invariants(json: Json = False) -> None:
     """List the laws: what each says, where it is checked, and the faults that show that it can fail."""
     from reports import catalogue

@@ -76,14 +76,25 @@ class Engine:
             return f"request {spec.request_id} is still running"
         if total > limits.max_seq_len:
             return f"request {spec.request_id} needs {total} tokens, max_seq_len is {limits.max_seq_len}"
-        drafts, page = self.config.drafter.drafts, limits.page_size
+        drafts = self.config.drafter.drafts
         if not limits.chunked_prefill and prompt + drafts > limits.max_num_tokens:
             return (
                 f"request {spec.request_id} prefills {prompt} tokens at once, max_num_tokens is {limits.max_num_tokens}"
             )
+        for name, pages in self.pages_needed(spec).items():
+            have = twin.pools[name].device_pages
+            if pages > have:
+                return f"request {spec.request_id} needs up to {pages} pages of pool {name!r}, which has {have}"
+        return None
+
+    def pages_needed(self, spec: RequestSpec) -> dict[str, int]:
+        """Pages of each pool that a request may need at once, of those that admission counts."""
+        limits, twin, drafts = self.config.limits, self.twin, self.config.drafter.drafts
+        prompt, page = len_prompt(spec), limits.page_size
         # Capacity runs ahead of what is settled: K behind the context, 1 + K for each verify row in flight.
         longest = prompt + drafts + limits.extra_tokens
         if spec.max_new_tokens > 1:
+            total = prompt + spec.max_new_tokens
             longest = max(longest, total + limits.extra_tokens + (2 + limits.run_ahead) * drafts - 1)
         chunk = min(prompt, limits.max_num_tokens) + drafts
         step = limits.extra_tokens + max(chunk, drafts + (1 + limits.run_ahead) * (1 + drafts))
@@ -97,11 +108,7 @@ class Engine:
                 pages = cdiv(longest, page)  # behind a hit the mirror has no history yet: it backs all that lies below
             # While a claim's partial page is copied, the shared one is held beside its copy.
             need[column.pool.name] = need.get(column.pool.name, 0) + max(pages, life.peak_blocks(prompt, 1, page) + 1)
-        for name, pages in need.items():
-            have = twin.pools[name].device_pages
-            if pages > have:
-                return f"request {spec.request_id} needs up to {pages} pages of pool {name!r}, which has {have}"
-        return None
+        return need
 
     def submit(self, spec: RequestSpec) -> None:
         """Queue a request; the caller has seen that :meth:`refusal` has no objection."""

@@ -12,7 +12,16 @@ from typing import Any, Protocol
 from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -28,6 +37,14 @@ WIDTH_OF_THREE_TEXTS = 130  # columns that the table of violations needs for a c
 VIOLATIONS_SHOWN = 20
 REFRESH_S = 0.1
 COLOURS = {"fine": "green", "law broken": "bold red", "expectation missed": "bold red"}
+
+
+class _Rate(ProgressColumn):
+    """How many are done in a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f}/s")
 
 
 class Tick(Protocol):
@@ -68,6 +85,7 @@ def progress(label: str) -> Iterator[Tick]:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        _Rate(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )

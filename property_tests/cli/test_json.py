@@ -17,6 +17,8 @@ COMMANDS = {
     **{name: (name,) for name in CATALOGUES},
     "builds that differ": ("builds", "target-only", "unified"),
     "drill": ("drill", "--fault", "target-cursor"),
+    "sweep": ("sweep", "--what", "lengths", "--every", "40", "--workers", "1"),
+    "grids": ("sweep", "--list"),
     "schema": ("schema",),
 }
 
