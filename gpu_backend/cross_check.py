@@ -41,6 +41,8 @@ def require_supported(case: AttentionCase) -> None:
         raise Refused(f"non-causal rows with a window and {packed} > 128 packed queries (FlashInfer issue 4972)")
     if any(case.starts):
         raise Refused("a first readable position has no counterpart in FlashInfer")
+    if case.released:
+        raise Refused("FlashInfer is given the pages of whole rows, and some were released")
     if case.parked:
         raise Refused("FlashInfer needs at least as many keys as queries")
     if case.dtype not in (torch.float16, torch.bfloat16):

@@ -11,6 +11,7 @@ from gpu_backend.calls import AttentionCall
 from gpu_backend.contracts.base import Contract, Work, generator, int32, relative_error, shuffled_tables
 from gpu_backend.kernels.attention_reference import attention_reference
 from gpu_backend.kernels.tiles import Tile
+from gpu_backend.layout import UNBACKED
 from model.geometry import cdiv
 
 TOLERANCE = {torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 5e-3}
@@ -21,7 +22,7 @@ class AttentionCase:
     """Rows of ``widths`` query tokens behind ``past`` tokens each; bases in pages, starts and windows in tokens.
 
     Positions are counted from the row's base page. ``chunk``, ``tile`` and ``splits`` go to the plan. ``parked`` rows
-    have length 0.
+    have length 0. ``released``: blocks that lie below all that a row may read have no page.
     """
 
     widths: tuple[int, ...]
@@ -35,6 +36,7 @@ class AttentionCase:
     bases: tuple[int, ...] = ()
     starts: tuple[int, ...] = ()
     parked: tuple[int, ...] = ()
+    released: bool = False
     dtype: torch.dtype = torch.float32
     exact: bool = False
     chunk: int = 64
@@ -64,6 +66,8 @@ def build(case: AttentionCase, device: torch.device, seed: int) -> AttentionCall
             low = max(low, length - case.widths[row] - case.window_left)
         key = torch.arange(low, max(low, length), device=device)
         readable[table[row, bases[row] + key // case.page_size].long(), key % case.page_size] = True
+        if case.released:
+            table[row, bases[row] : bases[row] + min(low, length) // case.page_size] = UNBACKED
     caches = []
     for _ in range(2):
         cache = torch.empty(shape, dtype=case.dtype, device=device).normal_(generator=source)
@@ -132,6 +136,9 @@ CASES = {
         (3, 3), (70, 95), page_size=64, kv_heads=1, dim=64, causal=False, bases=(2, 1), starts=(40, 64)
     ),
     "wide chunk with a window": AttentionCase((5, 30), (131, 100), page_size=128, heads=2, window_left=17),
+    "released pages": AttentionCase(
+        (4, 3), (170, 95), page_size=32, causal=False, window_left=20, bases=(0, 2), released=True, splits=2
+    ),
     "parked row": AttentionCase((4, 4, 4), (20, 0, 40), parked=(1,), bases=(0, 3, 1), splits=2),
     "exact": AttentionCase((4, 4), (70, 133), exact=True),
     "exact with a window": AttentionCase((4, 6), (170, 133), exact=True, window_left=90, bases=(0, 3)),

@@ -36,7 +36,7 @@ def cases(draw: st.DrawFn) -> AttentionCase:
         kv_heads=kv_heads, dim=draw(st.sampled_from((16, 32))), causal=draw(st.booleans()),
         window_left=draw(st.sampled_from((-1, 0, 7, 40))), bases=of_row(0, 4) if draw(st.booleans()) else (),
         starts=starts, parked=(0,) if draw(st.integers(0, 5)) == 0 else (),
-        splits=draw(st.sampled_from((None, 1, 2, 5))), exact=draw(st.booleans()),
+        released=draw(st.booleans()), splits=draw(st.sampled_from((None, 1, 2, 5))), exact=draw(st.booleans()),
     )  # fmt: skip
 
 

@@ -82,6 +82,7 @@ def test_a_plan_refuses_what_it_cannot_cut() -> None:
     [
         ({"widths": (300,), "past": (3796,), "causal": False, "window_left": 333}, "issue 4972"),
         ({"starts": (3,)}, "first readable position"),
+        ({"released": True}, "some were released"),
         ({"parked": (0,)}, "at least as many keys"),
         ({"dtype": torch.float32}, "float32"),
         ({"dim": 32}, "heads of 32"),

@@ -13,6 +13,8 @@ from gpu_backend.contracts import CONTRACTS, check
 from gpu_backend.contracts.attention import ATTENTION, AttentionCase, build
 from gpu_backend.contracts.base import relative_error
 from gpu_backend.kernels.attention_reference import attention_reference
+from gpu_backend.layout import PoolLayout
+from gpu_backend.pool import DevicePool
 from gpu_backend.timing import capture
 from gpu_backend.triton_backend import TritonKernels
 
@@ -70,6 +72,25 @@ def test_a_check_in_a_graph_finds_what_was_damaged_after_the_capture() -> None:
     graph.replay()
     assert call.verdict.found() == (1, 19)
     assert int(call.verdict.counts[Reason.TAG]) == 1
+
+
+@pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS)
+def test_a_step_waits_for_nothing_on_the_device(contract: Any) -> None:
+    """Launches, and the release of pages, in the mode in which torch refuses to wait for the device."""
+    case = next(iter(contract.cases.values()))
+    call = contract.build(case, DEVICE, 7)
+    launches = contract.launches(case, call)
+    pool, pages = DevicePool("target", PoolLayout(2, 2, 32, 16), 8, DEVICE, debug=True), torch.tensor([3, 5]).to(DEVICE)
+    for run in (*launches, lambda: pool.release(pages)):
+        run()
+    mode = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for run in (*launches, lambda: pool.release(pages)):
+            run()
+    finally:
+        torch.cuda.set_sync_debug_mode(mode)
+    assert pool.generation.tolist() == [0, 0, 0, 2, 0, 2, 0, 0, 0]
 
 
 def test_the_backend_of_a_gpu_is_triton() -> None:
