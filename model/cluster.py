@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import fields, replace
 
 from model.builds import Build
-from model.config import EngineConfig
+from model.config import EngineConfig, RequestSpec
 from model.invariants.base import Docket, Violation
-from model.ops import Op, Outcome, World
-
-
-class At(NamedTuple):
-    """An op for one worker."""
-
-    worker: int
-    op: Op
+from model.ops import At, Op, Outcome, World
+from model.pages import PoolUse
+from model.request import RequestRecord, Totals
 
 
 class Cluster:
@@ -66,9 +62,67 @@ class Cluster:
         for world in self.workers:
             world.drain()
 
+    # -- views ---------------------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> EngineConfig:
+        """Configuration of worker 0; the others differ in their pools at most."""
+        return self.workers[0].config
+
+    @property
+    def books(self) -> tuple[World, ...]:
+        """The workers whose requests and counters make up the cluster's."""
+        return self.workers
+
+    @property
+    def in_flight(self) -> int:
+        """Most plans in flight on one worker."""
+        return max(world.in_flight for world in self.workers)
+
     def has_work(self) -> bool:
         """Whether any worker has a request that has not ended, or a step in flight."""
-        return any(world.engine.has_work() for world in self.workers)
+        return any(world.has_work() for world in self.workers)
+
+    def refusal(self, spec: RequestSpec) -> str | None:
+        """Why some worker could never serve a request, in one sentence; ``None`` if all could."""
+        return next((why for world in self.workers if (why := world.refusal(spec)) is not None), None)
+
+    def records(self) -> dict[int, RequestRecord]:
+        """Records of all requests by id."""
+        return {request_id: record for world in self.books for request_id, record in world.records().items()}
+
+    def totals(self) -> Totals:
+        """Counters of the workers, added up."""
+        totals = [world.totals() for world in self.books]
+        return Totals(**{entry.name: sum(getattr(one, entry.name) for one in totals) for entry in fields(Totals)})
+
+    def occupancy(self) -> list[PoolUse]:
+        """Pages of every pool of every worker; a pool is named ``POOL@WORKER``."""
+        return [
+            replace(use, name=f"{use.name}@{place}")
+            for place, world in enumerate(self.workers)
+            for use in world.occupancy()
+        ]
+
+    def evaluations(self) -> Counter[str]:
+        """How often each law was evaluated, on all workers and between them."""
+        return sum((world.docket.evaluations for world in self.workers), Counter(self.docket.evaluations))
+
+    def unfinished(self) -> dict[int, str]:
+        """Requests that have not ended, by id, and the state of each."""
+        return {request_id: state for world in self.books for request_id, state in world.unfinished().items()}
+
+    def coverage(self, request_id: int) -> float:
+        """Share of the drafter's window that was valid in the last pass of a request, wherever it runs."""
+        for world in self.books:
+            if request_id in world.engine.live:
+                return world.coverage(request_id)
+        return 1.0
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the results must know."""
+        return self.workers[0].notes
 
     def decision_digest(self) -> str:
         """SHA-256 over the workers' decision digests, in order."""

@@ -6,6 +6,7 @@ skip that says why, so every part of a trace is a trace.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,7 +16,9 @@ from model.engine import Engine, Stalled
 from model.events import EventLog
 from model.invariants.base import Docket, Violation
 from model.invariants.watch import Watch
+from model.pages import PoolUse
 from model.plan import SettledRow, StepPlan
+from model.request import RequestRecord, Totals
 
 
 class Submit(NamedTuple):
@@ -57,6 +60,13 @@ class Shrink(NamedTuple):
 
     pool: str
     pages: int
+
+
+class At(NamedTuple):
+    """An op for one worker of several; a single one is worker 0."""
+
+    worker: int
+    op: Op
 
 
 Op = Submit | Dispatch | Settle | Cancel | Suspend | Fail | Shrink
@@ -108,8 +118,10 @@ class World:
         """Broken laws, in order of discovery."""
         return self.docket.violations
 
-    def apply(self, op: Op) -> Outcome:
+    def apply(self, op: At | Op) -> Outcome:
         """Carry out one op, or skip it."""
+        if isinstance(op, At):
+            return self.apply(op.op) if op.worker == 0 else Outcome(False, f"there is no worker {op.worker}")
         if self.ops is not None:
             self.ops.append(op)
         outcome = _APPLY[type(op)](self, op)
@@ -121,6 +133,52 @@ class World:
         """Judge the end of a run: unfinished work, pages still held, books that do not balance."""
         if self.watch is not None:
             self.watch.drained()
+
+    # -- views (those of a cluster of workers too) ----------------------------------------------------------------
+
+    @property
+    def workers(self) -> tuple[World, ...]:
+        """This one."""
+        return (self,)
+
+    @property
+    def in_flight(self) -> int:
+        """Plans that were dispatched and not settled."""
+        return len(self.engine.plans)
+
+    def has_work(self) -> bool:
+        """Whether any request has not ended, or a step is in flight."""
+        return self.engine.has_work()
+
+    def refusal(self, spec: RequestSpec) -> str | None:
+        """Why a request can never be served, in one sentence; ``None`` if it can."""
+        return self.engine.refusal(spec)
+
+    def records(self) -> dict[int, RequestRecord]:
+        """Records of all requests by id."""
+        return self.engine.records
+
+    def totals(self) -> Totals:
+        """The engine's counters."""
+        return self.engine.totals
+
+    def occupancy(self) -> list[PoolUse]:
+        """Pages of every pool by state."""
+        return self.engine.occupancy()
+
+    def evaluations(self) -> Counter[str]:
+        """How often each law was evaluated."""
+        return self.docket.evaluations
+
+    def unfinished(self) -> dict[int, str]:
+        """Requests that have not ended, by id, and the state of each."""
+        return {request_id: request.state.value for request_id, request in self.engine.live.items()}
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the results must know."""
+        note = self.engine.twin.unpaired_note
+        return [note] if note else []
 
     def coverage(self, request_id: int) -> float:
         """Share of the drafter's window that was valid in its last pass; 1 without a drafter pool or before it."""

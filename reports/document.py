@@ -64,7 +64,7 @@ def run_document(result: RunResult) -> dict[str, Any]:
 def violation_document(violation: Violation) -> dict[str, Any]:
     """A violation by field, with ``None`` where a place does not apply to it."""
     document = violation.as_dict()
-    for key in ("request", "pool", "page", "position", "step"):
+    for key in ("request", "pool", "page", "position", "step", "worker"):
         if document[key] in (-1, ""):
             document[key] = None
     return document

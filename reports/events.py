@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import merge
 from typing import Any
 
@@ -29,9 +29,20 @@ def events(log: EventLog, pools: list[str]) -> Iterator[Event]:
     return (event for _, _, event in ordered)
 
 
-def event_lines(log: EventLog, pools: list[str]) -> Iterator[str]:
-    """:func:`events` as compact JSON, a line each."""
-    return (json.dumps(event, separators=(",", ":")) for event in events(log, pools))
+def events_of(logs: Sequence[EventLog], pools: list[str]) -> Iterator[Event]:
+    """:func:`events` of every worker, merged by iteration; each says its ``worker`` where there are several."""
+    if len(logs) == 1:
+        return events(logs[0], pools)
+    marked = (
+        ((event["iteration"], worker, {"worker": worker, **event}) for event in events(log, pools))
+        for worker, log in enumerate(logs)
+    )
+    return (event for _, _, event in merge(*marked, key=_order))
+
+
+def event_lines(logs: Sequence[EventLog], pools: list[str]) -> Iterator[str]:
+    """:func:`events_of` as compact JSON, a line each."""
+    return (json.dumps(event, separators=(",", ":")) for event in events_of(logs, pools))
 
 
 def _order(entry: tuple[int, int, Event]) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from model.config import EngineConfig
+from model.topology import Topology
 from reports.document import dump, request_rows, run_document
 from reports.events import event_lines
 from reports.folder import stamp
@@ -25,8 +26,11 @@ RESULT, REQUESTS, VIOLATIONS, OPS, EVENTS = (
 )
 
 
-def write_run(folder: Path, result: RunResult, config: EngineConfig) -> None:
-    """Fill ``folder``: result, requests, violations, the ops that repeat the run, and the event log if it was kept."""
+def write_run(folder: Path, result: RunResult, config: EngineConfig, workers: Topology | None = None) -> None:
+    """Fill ``folder``: result, requests, violations, the ops that repeat the run, and the event log if it was kept.
+
+    ``config`` and ``workers`` are what the run was given.
+    """
     document = run_document(result)
     (folder / RESULT).write_text(dump(document))
     (folder / VIOLATIONS).write_text(dump(document["violations"]))
@@ -40,10 +44,12 @@ def write_run(folder: Path, result: RunResult, config: EngineConfig) -> None:
         ops=tuple(result.ops),
         decision_digest=result.decision_digest,
         memory_digest=result.memory_digest,
+        workers=workers,
     )
     save_trace(folder / OPS, trace)
-    if result.log is not None and result.log.decisions.keep:
-        write_lines(folder / EVENTS, event_lines(result.log, [pool.name for pool in result.occupancy]))
+    if result.logs and result.logs[0].decisions.keep:
+        pools = dict.fromkeys(pool.name.partition("@")[0] for pool in result.occupancy)
+        write_lines(folder / EVENTS, event_lines(result.logs, list(pools)))
     stamp(folder, "run")
 
 

@@ -108,13 +108,13 @@ def _do(job: Job, request: RunRequest, output: Output) -> Done:
         keep = {"keep_events": request.events and job.folder is not None, "record_ops": job.folder is not None}
         if isinstance(job.what, Trace):
             result = replay_trace(job.what, job.build, check=request.check, progress=tick, **keep)
-            config = job.what.config
+            config, workers = job.what.config, job.what.workers
         else:
             result = run_scenario(job.what, job.build, check=request.check, progress=tick, **keep)
-            config = job.what.engine_config(job.build)
+            config, workers = job.what.engine_config(job.build), job.what.topology(job.build)
     if job.folder is not None:
-        write_run(output.folder(job.name), result, config)
-    return Done(replace(result, log=None, ops=[]), job.folder, _explain(job))
+        write_run(output.folder(job.name), result, config, workers)
+    return Done(replace(result, logs=[], ops=[]), job.folder, _explain(job))
 
 
 def _explain(job: Job) -> str:

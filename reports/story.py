@@ -136,6 +136,8 @@ class Selection:
         """Choose from a log, in its order."""
         request, last = self.violation["request"], self.violation["step"]
         for event in events:
+            if "worker" in event and self.violation.get("worker") not in (None, event["worker"]):
+                continue  # of another worker; a violation between workers concerns the events of all
             late = last is not None and event["iteration"] > last
             # A result may settle after its request began again: how that came about is told as well.
             if late and (self._epoch is None or self._epoch in self.owners):

@@ -76,6 +76,7 @@ class Disturbance(Part):
     request: Size | None = None
     pool: Name | None = None
     pages: Size | None = None
+    worker: Size | None = Field(default=None, description="a shrink of one worker's pool only")
     times: Many = Field(default=1, description="in so many iterations in a row")
 
     @model_validator(mode="after")
@@ -86,4 +87,5 @@ class Disturbance(Part):
             if (getattr(self, name) is not None) != (name in needs):
                 wanted = f"{self.action} with {' and '.join(needs)}" if needs else f"{self.action} alone"
                 raise refuse(f"expected {wanted}, found {name} {'missing' if name in needs else 'as well'}")
+        only_with(self, "worker", "shrink", self.action == "shrink")
         return self

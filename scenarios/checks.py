@@ -23,7 +23,9 @@ def check(scenario: Scenario) -> None:
     """Raise ``FieldError`` or ``InputError`` for the first rule that ``scenario`` breaks."""
     _check_names(scenario)
     config = scenario.engine_config()
+    scenario.topology()
     _check_acceptance(scenario, config)
+    _check_workers(scenario)
     requests = _requests(scenario)
     _check_disturbances(scenario, config, requests)
     _check_expectations(scenario, config, requests)
@@ -60,6 +62,15 @@ def _requests(scenario: Scenario) -> int | None:
     return scenario.workload().requests
 
 
+def _check_workers(scenario: Scenario) -> None:
+    count = scenario.workers.count if scenario.workers is not None else 0
+    for field, specs in (("ops", scenario.op_specs or ()), ("disturbances", scenario.disturbances)):
+        for place, spec in enumerate(specs):
+            if spec.worker is not None and spec.worker >= count:
+                wanted = f"a worker below {count}" if count else "worker only where a scenario has several"
+                raise FieldError((field, place, "worker"), f"expected {wanted}, found {spec.worker}")
+
+
 def _check_acceptance(scenario: Scenario, config: EngineConfig) -> None:
     acceptance, most = scenario.acceptance, config.drafter.drafts + 1
     schedules = [(("acceptance", "forced"), acceptance.forced or [])]
@@ -94,7 +105,7 @@ def _check_expectations(scenario: Scenario, config: EngineConfig, requests: int 
             if total not in TOTALS:
                 raise FieldError((*location, "totals", total), unknown("a counter", total, TOTALS))
         for pool in promise.peak_pages or ():
-            if pool not in config.pools:
+            if pool.partition("@")[0] not in config.pools:
                 raise FieldError((*location, "peak_pages", pool), unknown("a pool", pool, config.pools))
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from model.config import RequestSpec
-from model.ops import Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspend
+from model.ops import At, Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspend
 from model.tokens import named_seed
 from scenarios.ops_schema import CancelOp, DispatchOp, OpSpec, SettleOp, ShrinkOp, SubmitOp, SuspendOp
 from scenarios.workload_build import Prompts, scope_of
 from scenarios.workload_schema import PrefixSpec
 
 
-def build_ops(specs: list[OpSpec], prefixes: dict[str, PrefixSpec], seed: int, vocabulary: int) -> list[Op]:
-    """Ops in order. Fresh tokens and outputs are named by the request's id; ``FieldError`` for unusable prompts."""
+def build_ops(specs: list[OpSpec], prefixes: dict[str, PrefixSpec], seed: int, vocabulary: int) -> list[At | Op]:
+    """Ops in order, each for its worker where one is named.
+
+    Fresh tokens and outputs are named by the request's id; ``FieldError`` for unusable prompts.
+    """
     prompts = Prompts(prefixes, seed, vocabulary, "prefixes")
-    return [_build(spec, prompts, seed, place) for place, spec in enumerate(specs)]
+    ops = [_build(spec, prompts, seed, place) for place, spec in enumerate(specs)]
+    return [op if spec.worker is None else At(spec.worker, op) for spec, op in zip(specs, ops, strict=True)]
 
 
 def _build(spec: OpSpec, prompts: Prompts, seed: int, place: int) -> Op:

@@ -10,7 +10,13 @@ from scenarios.fields import Count, Name, Part, Size, Stream
 from scenarios.workload_schema import Prompt, ScopeSpec
 
 
-class SubmitOp(Part):
+class OfWorker(Part):
+    """An op; of several workers it may concern a single one."""
+
+    worker: Size | None = Field(default=None, description="number of the worker it is for, where there are several")
+
+
+class SubmitOp(OfWorker):
     """A request arrives."""
 
     op: Literal["submit"]
@@ -23,41 +29,41 @@ class SubmitOp(Part):
     priority: int = 0
 
 
-class DispatchOp(Part):
+class DispatchOp(OfWorker):
     """Schedule an iteration; with ``skip`` it was allocated and could not be queued."""
 
     op: Literal["dispatch"]
     skip: bool = False
 
 
-class SettleOp(Part):
+class SettleOp(OfWorker):
     """The oldest iteration in flight ended: tokens committed per generation row, in the plan's order."""
 
     op: Literal["settle"]
     accepted: list[Count] = Field(default_factory=list)
 
 
-class CancelOp(Part):
+class CancelOp(OfWorker):
     """A client gave up on its request."""
 
     op: Literal["cancel"]
     request: Size
 
 
-class SuspendOp(Part):
+class SuspendOp(OfWorker):
     """Both pools of a request give up their locks."""
 
     op: Literal["suspend"]
     request: Size
 
 
-class FailOp(Part):
+class FailOp(OfWorker):
     """An iteration is scheduled and its forward pass fails."""
 
     op: Literal["fail"]
 
 
-class ShrinkOp(Part):
+class ShrinkOp(OfWorker):
     """Droppable pages are evicted until at most ``pages`` stay cached."""
 
     op: Literal["shrink"]

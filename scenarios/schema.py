@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from model.budget import Pair
 from model.builds import BUILDS, DEFAULT_BUILD, Build
 from model.config import EngineConfig
+from model.topology import Topology
 from scenarios.behaviour_schema import Acceptance, Cost, CostField, Disturbance
 from scenarios.engine_build import EngineParts
 from scenarios.engine_schema import (
@@ -30,6 +31,7 @@ from scenarios.names import find_build
 from scenarios.ops_build import build_ops
 from scenarios.ops_schema import OpSpec
 from scenarios.source import build_workload
+from scenarios.workers_schema import WorkersField, topology_of
 from scenarios.workload import Workload
 from scenarios.workload_schema import PrefixField, WorkloadSpec
 from scenarios.yamlfile import Document, Location
@@ -54,6 +56,9 @@ class Scenario(Part):
     pools: dict[Name, PoolField] | None = Field(default=None, description="pages by pool: target and draft")
     memory: PoolBytes | None = Field(default=None, description="bytes for both pools, instead of pages")
     policy: PolicyField = Field(default_factory=PolicySpec)
+    workers: WorkersField | None = Field(
+        default=None, description="several workers instead of one, and what joins them"
+    )
     workload_spec: WorkloadSpec | None = Field(default=None, alias="workload")
     prefixes: dict[Name, PrefixField] = Field(default_factory=dict, description="shared prefixes of the prompts in ops")
     op_specs: list[OpSpec] | None = Field(default=None, alias="ops", description="inputs of the engine, one by one")
@@ -80,6 +85,15 @@ class Scenario(Part):
         """The engine configuration. ``build`` (the scenario's own by default) decides how bytes are split."""
         try:
             return self._parts().config((build or find_build(self.build)).rules)
+        except FieldError as error:
+            raise self.located(error) from error
+
+    def topology(self, build: Build | None = None) -> Topology | None:
+        """The workers on ``build`` (see :meth:`engine_config`), each with its configuration; ``None`` for one."""
+        if self.workers is None:
+            return None
+        try:
+            return topology_of(self.workers, self.engine_config(build))
         except FieldError as error:
             raise self.located(error) from error
 

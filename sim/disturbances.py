@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable
 
 from simpy import Environment, Event
 
-from model.ops import Outcome, Shrink, Suspend
+from model.ops import At, Outcome, Shrink, Suspend
 from scenarios.behaviour_schema import Disturbance
 from sim.cost import ns_from_seconds
 from sim.server import Forward, Server
@@ -80,7 +80,8 @@ class Disturbances:
             return server.cancel(item.request or 0)
         if item.action == "suspend":
             return server.apply(Suspend(item.request or 0))
-        return server.apply(Shrink(item.pool or "", item.pages or 0))
+        shrink = Shrink(item.pool or "", item.pages or 0)
+        return server.apply(shrink if item.worker is None else At(item.worker, shrink))
 
 
 def _name(item: Disturbance) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from model.cluster import Cluster
 from model.config import RequestSpec
-from model.engine import Engine
+from model.ops import World
 from model.tokens import Segment
 from scenarios.errors import FieldError
 from scenarios.workload import Session, Workload, prompt_lengths
 
 
-def refuse_impossible(engine: Engine, workload: Workload) -> None:
-    """FieldError for the first request that the engine could never serve, if every turn produces all its tokens."""
+def refuse_impossible(world: World | Cluster, workload: Workload) -> None:
+    """FieldError for the first request that some worker could never serve, if every turn produces all its tokens."""
     lengths: dict[str, list[int]] = {}
     for session in _parents_first(workload):
         inherited = 0
@@ -19,7 +20,7 @@ def refuse_impossible(engine: Engine, workload: Workload) -> None:
             inherited = lengths[parent][turn]
         lengths[session.name] = prompt_lengths(session, inherited)
         for index, (turn, length) in enumerate(zip(session.turns, lengths[session.name], strict=True)):
-            why = engine.refusal(RequestSpec(-1, (Segment(0, length),), turn.max_new_tokens, 0))
+            why = world.refusal(RequestSpec(-1, (Segment(0, length),), turn.max_new_tokens, 0))
             if why is not None:
                 why = why.replace("request -1", "it")
                 raise FieldError(("workload",), f"session {session.name}, turn {index} can never be served: {why}")

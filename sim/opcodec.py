@@ -10,14 +10,16 @@ from typing import Any
 
 from model.config import Drafter, EngineConfig, Limits, Memory, PoolSize, PublishPolicy, RequestSpec, Scope
 from model.geometry import Lifecycle, ReusePolicy
-from model.ops import Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspend
+from model.ops import At, Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspend
 from model.tokens import Segment
 
 Json = dict[str, Any]
 
 
-def encode_op(op: Op) -> Json:
-    """``op`` as a JSON object; its kind stands under ``op``."""
+def encode_op(op: At | Op) -> Json:
+    """``op`` as a JSON object; its kind stands under ``op``, the worker it is for, if any, under ``worker``."""
+    if isinstance(op, At):
+        return {**encode_op(op.op), "worker": op.worker}
     if isinstance(op, Submit):
         return _encode_submit(op.spec)
     if isinstance(op, Dispatch):
@@ -33,10 +35,17 @@ def encode_op(op: Op) -> Json:
     return {"op": "fail"}
 
 
-def decode_op(line: Any) -> Op:
+def decode_op(line: Any) -> At | Op:
     """The op of one JSON object."""
     if not isinstance(line, dict):
         raise ValueError("expected an object with the key op")
+    if "worker" in line:
+        rest = {key: value for key, value in line.items() if key != "worker"}
+        return At(_whole(line["worker"], "worker"), _decode_one(rest))
+    return _decode_one(line)
+
+
+def _decode_one(line: Json) -> Op:
     kind = line.get("op")
     if kind not in _KEYS:
         raise ValueError(f"expected op to be one of {', '.join(_KEYS)}, found {kind!r}")

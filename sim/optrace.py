@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from model.config import EngineConfig
-from model.ops import CHECKS, Op
+from model.ops import CHECKS, At, Op
+from model.topology import CLUSTERS, Topology
 from scenarios.errors import FieldError, InputError, field_name, quote, reason_of
 from sim.files import write_lines
 from sim.opcodec import decode_config, decode_op, encode_config, encode_op
@@ -32,9 +33,10 @@ class Trace:
     seed: int
     check: str
     config: EngineConfig
-    ops: tuple[Op, ...]
+    ops: tuple[At | Op, ...]
     decision_digest: str = ""
     memory_digest: str = ""
+    workers: Topology | None = None  # several of them; ``config`` is then the first one's
     file: str = field(default="", compare=False)
 
 
@@ -53,6 +55,9 @@ def _lines(trace: Trace) -> Iterator[str]:
         "check": trace.check,
         "config": encode_config(trace.config),
     }
+    if trace.workers is not None:
+        configs = [encode_config(config) for config in trace.workers.configs]
+        header["workers"] = {"kind": trace.workers.kind, "configs": configs, "options": dict(trace.workers.options)}
     yield _json(header)
     for op in trace.ops:
         yield _json(encode_op(op))
@@ -85,7 +90,7 @@ def load_trace(path: Path) -> Trace:
     return _trace(path, header, end, tuple(ops))
 
 
-def _trace(path: Path, header: dict[str, Any], end: dict[str, Any], ops: tuple[Op, ...]) -> Trace:
+def _trace(path: Path, header: dict[str, Any], end: dict[str, Any], ops: tuple[At | Op, ...]) -> Trace:
     try:
         config = decode_config(header["config"])
         check_config(config)
@@ -100,6 +105,7 @@ def _trace(path: Path, header: dict[str, Any], end: dict[str, Any], ops: tuple[O
             ops=ops,
             decision_digest=str(end.get("decision_digest", "")),
             memory_digest=str(end.get("memory_digest", "")),
+            workers=_workers(header.get("workers")),
             file=str(path),
         )
     except FieldError as error:
@@ -108,6 +114,19 @@ def _trace(path: Path, header: dict[str, Any], end: dict[str, Any], ops: tuple[O
         raise InputError(str(path), 1, "", f"expected the key {error.args[0]} in the header") from error
     except (TypeError, ValueError) as error:
         raise InputError(str(path), 1, "", f"expected a header that fits this version: {error}") from error
+
+
+def _workers(value: Any) -> Topology | None:
+    """The workers that the header tells of, if they were several."""
+    if value is None:
+        return None
+    if not isinstance(value, dict) or value.get("kind") not in CLUSTERS:
+        raise FieldError(("workers", "kind"), f"expected one of {', '.join(CLUSTERS)}, found {quote(value)}")
+    configs = tuple(decode_config(config) for config in value["configs"])
+    for config in configs:
+        check_config(config)
+    options = {str(name): int(option) for name, option in dict(value.get("options", {})).items()}
+    return Topology(value["kind"], configs, tuple(options.items()))
 
 
 def _parse(path: Path, number: int, line: str) -> Any:

@@ -6,13 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from model.builds import Build
+from model.cluster import Cluster
 from model.faults import resolve_build
 from model.ops import World
 from scenarios.errors import InputError
 from scenarios.expect import Expectation
+from sim.gathering import gather
 from sim.optrace import Trace, load_trace
 from sim.result import RunResult
-from sim.run import Progress, apply_ops, gather
+from sim.run import Progress, apply_ops
 
 _HEX = 64  # characters of a digest; anything else is a word that says why there is none
 
@@ -41,7 +43,7 @@ def replay_trace(
 ) -> RunResult:
     """Apply the ops of ``trace`` to a new world. On the build that wrote it a digest that differs is a missed line."""
     try:
-        world = World(trace.config, build, check=check, keep_events=keep_events, record_ops=record_ops)
+        world = _open(trace, build, check=check, keep_events=keep_events, record_ops=record_ops)
     except (ValueError, KeyError) as error:  # each field is well formed, but they do not go together on this build
         problem = f"expected a configuration that {build.name} can run, found: {error}"
         raise InputError(trace.file or trace.scenario, 1 if trace.file else 0, "config", problem) from error
@@ -59,3 +61,10 @@ def replay_trace(
         if before != after and len(before) == len(after) == _HEX
     ]
     return replace(result, missed=[*result.missed, *differing])
+
+
+def _open(trace: Trace, build: Build, *, check: str, keep_events: bool, record_ops: bool) -> World | Cluster:
+    """The worker that wrote ``trace``, or the several that did, before their first op."""
+    if trace.workers is None:
+        return World(trace.config, build, check=check, keep_events=keep_events, record_ops=record_ops)
+    return trace.workers.open(build, check=check, keep_events=keep_events, record_ops=record_ops)

@@ -9,7 +9,7 @@ from model.config import EngineConfig
 from model.engine import PoolUse
 from model.events import EventLog
 from model.invariants import Violation
-from model.ops import Op
+from model.ops import At, Op
 from model.request import RequestRecord, Totals
 from sim.summary import latencies, speculation, throughput, window_coverage
 from sim.ticket import RequestTiming
@@ -21,8 +21,10 @@ FINE, BROKEN, NOTHING_CHECKED = 0, 1, 3  # exit codes
 class RunResult:
     """One scenario run on one build. Lists are ordered by request number; times are simulated nanoseconds.
 
-    ``config`` is what the engine was given. ``acceptance_mode`` is ``forced`` or ``modelled``, or ``recorded`` where a
-    trace of ops gave the counts: no acceptance length of a run is measured. ``checked`` counts evaluations per law.
+    ``config`` is what the engine was given. Of several workers it is worker 0's; requests and totals are those of all,
+    ``occupancy`` names a pool ``POOL@WORKER``, and there is an event log in ``logs`` for each.
+    ``acceptance_mode`` is ``forced`` or ``modelled``, or ``recorded`` where a trace of ops gave the counts: no
+    acceptance length of a run is measured. ``checked`` counts evaluations per law.
     ``missed`` has one line for each expectation that the run missed; ``notes`` what a reader must know, such as
     disturbances that hit nothing.
     ``timings`` is empty and ``duration_ns`` 0 for a replay of ops, which has no clock. An ``interrupted`` run holds
@@ -49,8 +51,8 @@ class RunResult:
     duration_ns: int
     device_busy_ns: int
     interrupted: bool = False
-    ops: list[Op] = field(default_factory=list)
-    log: EventLog | None = None
+    ops: list[At | Op] = field(default_factory=list)
+    logs: list[EventLog] = field(default_factory=list)
 
     @property
     def drafts(self) -> int:

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 from simpy import Environment, Event
 
+from model.cluster import Cluster
 from model.config import RequestSpec
-from model.ops import Cancel, Dispatch, Fail, Op, Outcome, Settle, Submit, World
+from model.ops import At, Cancel, Dispatch, Fail, Op, Outcome, Settle, Submit, World
 from model.plan import StepPlan
 from sim.acceptance import BLOCK, Acceptance
 from sim.cost import CostProfile
@@ -56,7 +57,7 @@ class Server:
     def __init__(
         self,
         env: Environment,
-        world: World,
+        world: World | Cluster,
         cost: CostProfile,
         acceptance: Acceptance,
         before: Callable[[int], Forward],
@@ -95,7 +96,7 @@ class Server:
             self._end(self.tickets[request_id])
         return outcome
 
-    def apply(self, op: Op) -> Outcome:
+    def apply(self, op: At | Op) -> Outcome:
         """Apply an input that is neither a dispatch nor a settle, and wake the server if it sleeps."""
         outcome = self.world.apply(op)
         if self._wake is not None:
@@ -111,22 +112,22 @@ class Server:
 
     def run(self) -> Generator[Event, object, None]:
         """The server's process. It sleeps where only an input can help, so a simulation that is over just ends."""
-        env, engine, flights = self.env, self.world.engine, self._flights
+        env, world, flights = self.env, self.world, self._flights
         limits, host_ns = self.world.config.limits, self.cost.host_ns
         run_ahead = limits.run_ahead
         host_free_ns = env.now
         while True:
-            if engine.in_flight <= run_ahead and engine.has_work() and self._dispatch():
+            if world.in_flight <= run_ahead and world.has_work() and self._dispatch():
                 self._idle_passes = 0
                 host_free_ns = env.now + host_ns
-                if host_ns and engine.in_flight <= run_ahead:
+                if host_ns and world.in_flight <= run_ahead:
                     yield env.timeout(host_ns)
             elif flights:
                 wait = max(flights[0].finish_ns, host_free_ns) - env.now
                 if wait > 0:
                     yield env.timeout(wait)
                 self._settle(flights.popleft().plan)
-            elif engine.has_work() and self._idle_passes <= limits.stall_passes:
+            elif world.has_work() and self._idle_passes <= limits.stall_passes:
                 self._idle_passes += 1  # the executor's loop passes again, until the deadlock detector speaks
                 yield env.timeout(max(host_ns, 1))
             else:

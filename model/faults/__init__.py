@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from model.builds import BUILDS, Build
-from model.faults import budget, claims, device, keys, scheduling
+from model.faults import budget, claims, device, keys, scheduling, workers
 from model.faults.base import Fault
 
 __all__ = ["FAULTS", "Fault", "resolve_build"]
 
 FAULTS: dict[str, Fault] = {
-    entry.name: entry for family in (claims, keys, scheduling, device, budget) for entry in family.ENTRIES
+    entry.name: entry for family in (claims, keys, scheduling, device, budget, workers) for entry in family.ENTRIES
 }
 
 

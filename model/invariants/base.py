@@ -55,6 +55,7 @@ INVARIANTS: dict[str, Law] = {
         Law("STATE", "No per-slot or per-step state survives its owner.", "read, settle"),
         Law("MAP", "Table rows and slot lengths on the device agree with the sequences.", "dispatch, read, settle"),
         Law("METRIC", "Reported counts equal the ledger.", "settle, drain"),
+        Law("RANK", "All ranks decide alike.", "submit, dispatch"),
     )
 }
 

@@ -14,6 +14,7 @@ from model.rules.layout import Index, Layout, Mirror, Pairing, Retention, Shape
 from model.rules.lookahead import Lookahead
 from model.rules.prune import PruneRule, TrimThenPrune
 from model.rules.publish import Publish
+from model.rules.ranks import Ranks
 from model.rules.scheduling import Chunking, Deferral, Victim
 from model.rules.slots import Slots
 
@@ -47,6 +48,7 @@ class Rules:
     index: Index = Index()
     accounting: Accounting = Accounting()
     budget: Budget = Budget()
+    ranks: Ranks = Ranks()
 
     def device(self) -> DeviceRules:
         """The answers that travel with each plan."""

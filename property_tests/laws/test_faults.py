@@ -18,7 +18,7 @@ from sim.run import run_scenario
 
 TINY = 40  # pages of a pool that a scenario which shows a fault may have
 OF_A_STEP = {"SHAPE"}  # the first violation speaks of a whole step: no request, no pool
-OF_A_REQUEST = {"STATE", "METRIC", "PROGRESS"}  # it names a request, but pages of no pool are concerned
+OF_A_REQUEST = {"STATE", "METRIC", "PROGRESS", "RANK"}  # it names a request, but pages of no pool are concerned
 OF_A_SPLIT = {"budget"}  # rules that were applied before there was any request
 every_fault = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 

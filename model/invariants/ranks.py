@@ -1,0 +1,80 @@
+"""RANK: workers that have to decide alike do so, judged from the plans and results that they bring."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from model.invariants.base import Docket, Violation
+from model.plan import StepPlan
+
+Row = tuple[str, int, int, int]
+
+
+def rows_of(plan: StepPlan | None) -> list[Row]:
+    """What one rank runs in a step: its chunks ("chunk", request, start, end), then its verify rows ("verify",
+    request, slot, width). Pages are left out: each rank numbers its own."""
+    if plan is None:
+        return []
+    chunks = [("chunk", row.request_id, row.start, row.end) for row in plan.context]
+    return chunks + [("verify", row.request_id, row.slot, row.width) for row in plan.generation]
+
+
+def plan_hash(plan: StepPlan | None) -> str:
+    """SHA-256 over the rows of one rank's plan, as hex; a rank that skips hashes nothing."""
+    return hashlib.sha256(repr(None if plan is None else rows_of(plan)).encode()).hexdigest()
+
+
+class RankLaw:
+    """Judge of the workers of one cluster."""
+
+    def __init__(self, docket: Docket) -> None:
+        self.docket = docket
+
+    def plans(self, plans: Sequence[StepPlan | None], step: int) -> bool:
+        """Ranks that run every request together bring equal plans; whether they do."""
+        self.docket.count("RANK")
+        hashes = [plan_hash(plan) for plan in plans]
+        odd = next((rank for rank, found in enumerate(hashes) if found != hashes[0]), 0)
+        if odd:
+            mine, other = rows_of(plans[0]), rows_of(plans[odd])
+            first = next((pair for pair in zip_longest(mine, other) if pair[0] != pair[1]), (None, None))
+            request = (first[0] or first[1] or ("", -1))[1]
+            self._apart("the ranks run different steps", request, step, odd, _words(first[0]), _words(first[1]))
+        return not odd
+
+    def answers(self, what: str, request: int, answers: Sequence[bool], step: int) -> bool:
+        """All ranks take an input, or none does; whether that is so."""
+        self.docket.count("RANK")
+        odd = next((rank for rank, answer in enumerate(answers) if answer != answers[0]), 0)
+        if odd:
+            words = ("taken", "not taken") if answers[0] else ("not taken", "taken")
+            self._apart(f"the ranks answer {what} differently", request, step, odd, *words)
+        return not odd
+
+    def forwards(self, plans: Sequence[StepPlan | None], step: int) -> bool:
+        """In a fleet all ranks forward or all skip; whether they do."""
+        self.docket.count("RANK")
+        odd = next((rank for rank, plan in enumerate(plans) if (plan is None) != (plans[0] is None)), 0)
+        if odd:
+            words = ("skips", "forwards") if plans[0] is None else ("forwards", "skips")
+            request = next((rows[0][1] for rows in map(rows_of, plans) if rows), -1)
+            self._apart("some ranks of the fleet forward, others skip", request, step, odd, *words)
+        return not odd
+
+    def _apart(self, message: str, request: int, step: int, rank: int, expected: str, found: str) -> None:
+        self.docket.report(
+            Violation(
+                "RANK", message, request, step=step, expected=f"rank 0: {expected}", found=f"rank {rank}: {found}"
+            )
+        )
+
+
+def _words(row: Row | None) -> str:
+    if row is None:
+        return "no such row"
+    kind, request, first, second = row
+    if kind == "chunk":
+        return f"request {request} computes tokens {first} to {second}"
+    return f"request {request} verifies {second} tokens in row slot {first}"

@@ -1,0 +1,61 @@
+"""Several workers of one scenario: how they are joined, how many there are, and where their pools differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from model.config import EngineConfig, PoolSize
+from model.topology import Topology
+from scenarios.engine_build import check_windows, unknown
+from scenarios.engine_schema import PoolField
+from scenarios.errors import FieldError
+from scenarios.fields import Name, Part
+
+Workers = Annotated[int, Field(ge=2, le=64)]
+
+
+class Several(Part):
+    """Workers of one build and one engine configuration; ``pools`` says worker by worker which pools differ."""
+
+    count: Workers = 2
+    pools: list[dict[Name, PoolField]] = Field(default_factory=list, description="other pool sizes, worker by worker")
+
+    def configs(self, config: EngineConfig) -> tuple[EngineConfig, ...]:
+        """Every worker's configuration, ``config`` with its own pools."""
+        if len(self.pools) > self.count:
+            problem = f"expected pools of at most {self.count} workers, found {len(self.pools)}"
+            raise FieldError(("workers", "pools"), problem)
+        own = [*self.pools, *[{}] * (self.count - len(self.pools))]
+        return tuple(self._config(config, pools, place) for place, pools in enumerate(own))
+
+    @staticmethod
+    def _config(config: EngineConfig, own: dict[str, PoolField], place: int) -> EngineConfig:
+        location = ("workers", "pools", place)
+        for name in own:
+            if name not in config.pools:
+                raise FieldError((*location, name), unknown("a pool", name, config.pools))
+        sizes = {name: PoolSize(size.device_pages, size.host_pages) for name, size in own.items()}
+        changed = replace(config, pools={**config.pools, **sizes})
+        check_windows((*config.target, *config.draft), config.limits, changed.pools)
+        return changed
+
+    def options(self) -> dict[str, int]:
+        """What the kind takes besides its workers' configurations."""
+        return {}
+
+
+class TensorParallel(Several):
+    """Ranks that run every request together and have to decide alike."""
+
+    kind: Literal["tensor_parallel"]
+
+
+WorkersField = TensorParallel
+
+
+def topology_of(workers: TensorParallel, config: EngineConfig) -> Topology:
+    """The workers that a file describes, each with its configuration."""
+    return Topology(workers.kind, workers.configs(config), tuple(workers.options().items()))

@@ -1,0 +1,15 @@
+"""Which server drives a world: one for a single worker, others for workers that run apart."""
+
+from __future__ import annotations
+
+from model.cluster import Cluster
+from model.ops import World
+from model.ranks import RankGroup
+from sim.server import Server
+
+SERVERS: dict[type[World] | type[Cluster], type[Server]] = {World: Server, RankGroup: Server}  # ranks look like one
+
+
+def server_of(world: World | Cluster) -> type[Server]:
+    """The class of server for a world or a cluster."""
+    return SERVERS[type(world)]
