@@ -170,18 +170,9 @@ def builds(
     json: Json = False,
 ) -> None:
     """List the builds and their rules, the rules of one, or what differs between two."""
-    from reports import catalogue
+    from reports import builds as listed
 
-    if not pair:
-        catalogue.show_builds(json)
-    elif len(pair) == 1:
-        catalogue.show_build(pair[0], json)
-    elif len(pair) == 2:
-        one, other = (catalogue.find_build(name) for name in pair)
-        rows = catalogue.difference(one, other)
-        catalogue.show(rows, json, {"name": "rule", one.name: one.name, other.name: other.name})
-    else:
-        raise typer.BadParameter(f"expected at most two builds, found {len(pair)}")
+    listed.show(tuple(pair or ()), json)
 
 
 @app.command()
