@@ -52,7 +52,10 @@ def require_supported(case: AttentionCase) -> None:
 
 
 def wrapper(case: AttentionCase, call: AttentionCall) -> Any:
-    """A planned fa2 wrapper for ``call``; the window is passed at plan time, where the mask is chosen."""
+    """A planned fa2 wrapper for ``call``; the window is passed at plan time, where the mask is chosen.
+
+    Rows of one width are announced as such: in a graph fa2 would else choose its query tile for a ragged batch.
+    """
     flashinfer: Any = importlib.import_module("flashinfer")
     page_size = case.page_size
     lengths, bases = call.length.tolist(), call.base.tolist()
@@ -69,9 +72,10 @@ def wrapper(case: AttentionCase, call: AttentionCall) -> Any:
         paged_kv_indptr_buf=torch.empty_like(bounds), paged_kv_indices_buf=torch.empty_like(rows),
         paged_kv_last_page_len_buf=torch.empty_like(last), backend="fa2",
     )  # fmt: skip
+    uniform = case.widths[0] if len(set(case.widths)) == 1 else None
     planned.plan(
         call.cu_query, bounds, rows, last, case.heads, case.kv_heads, case.dim, page_size, causal=case.causal,
-        window_left=case.window_left, q_data_type=case.dtype, kv_data_type=case.dtype,
+        window_left=case.window_left, q_data_type=case.dtype, kv_data_type=case.dtype, uniform_q_len=uniform,
     )  # fmt: skip
     return planned
 
