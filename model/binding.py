@@ -39,15 +39,32 @@ class RowBinder:
     def _bind(self, request: Request, position: int) -> None:
         page = self.twin.config.limits.page_size
         slots, rule, claim = self.slots, self.twin.rules.slots, request.claim
-        if not self.twin.kind.slot:
+        if request.received >= 0 and (request.owner not in slots.parked or not self.twin.kind.slot):
+            state = self._received(request, position)
+        elif not self.twin.kind.slot:
             hidden = claim.fresh and rule.hides_prefix
             state = SlotState(cdiv(claim.tokens, page) if hidden else 0, position)
         elif request.owner in slots.parked or request.started:
-            state = rule.returning(slots.parked.get(request.owner), position, page, self.trailing)
+            state = rule.returning(slots.parked.get(request.owner), position - request.lag, page, self.trailing)
         else:
             state = rule.first(position, 0 if claim.fresh else claim.tokens, page)
         slot = slots.bind(request.owner, state.base)
         self.recorder.records.append((Record.BIND, slot, request.owner, position, state.base, state.length))
+
+    def _received(self, request: Request, position: int) -> SlotState:
+        """First slot of a request that was prefilled elsewhere; drafter context that did not come is hidden."""
+        if not self.twin.rules.transfer.seeds_in_place:
+            return SlotState(0, 0)
+        page = self.twin.config.limits.page_size
+        if request.received * page < position or not self.twin.kind.slot:
+            return SlotState(request.received, position)
+        state = self.twin.rules.slots.returning(None, position, page, self.trailing)
+        request.lag = position - state.length  # its cells lie that far behind their tokens, wherever the slot goes
+        return state
+
+    def base_of(self, owner: int) -> int:
+        """Base page of the drafter's context of ``owner``, bound to a slot or parked."""
+        return self.slots.base.get(owner, self.slots.parked.get(owner, 0))
 
     def unbind(self, owner: int) -> None:
         """Forget an ended request or epoch."""

@@ -77,6 +77,17 @@ class CellStore:
         tag = LOGGED & (self.flat[index][target * self.page])
         self.log.memory.add((Kind.MEM_MOVE, 5, self.iteration, index, source, target, tag))
 
+    def receive(self, pool: int, owner: int, slots: NDArray[np.int32], begin: int, cells: NDArray[np.uint64]) -> None:
+        """Cells from another memory, ``[blocks, page]``, land in ``slots``, from offset ``begin`` of the first on."""
+        store, first = self.cells[pool], slots[:1]
+        store[first, begin:] = cells[:1, begin:]
+        store[slots[1:]] = cells[1:]
+        self.versions[pool][slots] += 1
+        tag = LOGGED & int(cells[-1, 0])
+        self.log.memory.add(
+            (Kind.MEM_RECEIVE, 5 + len(slots), self.iteration, pool, owner, begin, tag, *slots.tolist())
+        )
+
     def bound(self, table: TableRow) -> int:
         """Positions a row may address, by the extent rule."""
         backed = len(table.view)

@@ -19,7 +19,7 @@ from model.joint import Twin
 from model.launch import Launcher
 from model.pages import PoolUse
 from model.plan import Record, Recorder, SettledRow, StepPlan
-from model.request import CANCELLED, Request, RequestRecord, State, Totals, len_prompt
+from model.request import CANCELLED, GENERATION, RECEIVING, SENDING, Request, RequestRecord, State, Totals, len_prompt
 from model.rules.base import Rules
 from model.scheduler import Scheduled, Scheduler
 from model.sequence import ACTIVE
@@ -42,7 +42,8 @@ class Engine:
         self.binder = RowBinder(self.twin, self.recorder)
         self.slots = self.binder.slots
         self.rules_of_device = rules.device()
-        self._launcher, self._settler = Launcher(self), Settler(self)
+        self.launcher, self._settler = Launcher(self), Settler(self)
+        self.after_context = GENERATION  # SENDING on a worker that only prefills
         self.scheduler = Scheduler(self.twin, config.limits, rules, config.policy, self.totals, log)
         self.records: dict[int, RequestRecord] = {}
         self.live: dict[int, Request] = {}  # request id -> request that has not ended
@@ -64,6 +65,10 @@ class Engine:
     def has_work(self) -> bool:
         """Whether any request has not ended, or a step is in flight."""
         return bool(self.live) or bool(self.plans)
+
+    def awaits(self) -> bool:
+        """Whether a live request waits for another worker: its pages are to be sent, or to come."""
+        return any(request.state in (SENDING, RECEIVING) for request in self.live.values())
 
     def refusal(self, spec: RequestSpec) -> str | None:
         """Why a request can never be served, in one sentence; ``None`` if it can."""
@@ -114,15 +119,19 @@ class Engine:
         """Queue a request; the caller has seen that :meth:`refusal` has no objection."""
         prompt = len_prompt(spec)
         record = RequestRecord(spec.request_id, spec.conversation, prompt)
-        request = Request(spec, self._order, record)
+        request = Request(spec, self.take_place(), record)
         request.context_length = prompt
-        self._order += 1
         self.records[spec.request_id] = record
         self.live[spec.request_id] = request
         self.scheduler.add(request)
         self.log.submitted(request, prompt)
 
-    def _prepare(self, request: Request) -> None:
+    def take_place(self) -> int:
+        """The next place in the order of arrival."""
+        self._order += 1
+        return self._order - 1
+
+    def prepare(self, request: Request) -> None:
         """Make tokens and keys known when a request is first considered in its epoch."""
         if request.keys is not None:
             return
@@ -134,7 +143,7 @@ class Engine:
                 return stream_tokens(spec.output_seed, start, count, vocabulary)
 
             request.stream = TokenStream(prompt_tokens(spec.prompt, vocabulary), more)
-            request.stream.require(request.record.prompt_tokens + spec.max_new_tokens + self._overshoot())
+        request.stream.require(request.record.prompt_tokens + request.spec.max_new_tokens + self._overshoot())
         request.context_length = request.record.prompt_tokens + request.generated
         request.owner = self._next_owner
         self._next_owner += 1
@@ -159,7 +168,7 @@ class Engine:
     def suspend(self, request_id: int) -> bool:
         """Take the locks of a started request from outside (a disturbance)."""
         request = self.live.get(request_id)
-        if request is None or not request.started:
+        if request is None or not request.started or request.pinned:
             return False
         if not any(sequence.status is ACTIVE for sequence in self.twin.sequences(request)):
             return False
@@ -167,11 +176,12 @@ class Engine:
         self.scheduler.note_suspended(request)
         return True
 
-    def end(self, request: Request, state: State) -> None:
-        """Forget a request that finished or was cancelled; its pages are dropped."""
+    def end(self, request: Request, state: State, keep_pages: bool = False) -> None:
+        """Forget a request that finished, was cancelled or sent; its pages are dropped unless they are in use."""
         request.state = state
         request.record.state = state.value
-        self.twin.free(request)
+        if not keep_pages:
+            self.twin.free(request)
         self.scheduler.remove(request)
         if request.owner >= 0:
             self.binder.unbind(request.owner)
@@ -201,7 +211,7 @@ class Engine:
         if len(self.plans) > self.config.limits.run_ahead:
             return None
         owners = {request.request_id: request.owner for request in self.scheduler.active if request.owner >= 0}
-        taken = self.scheduler.run(self._prepare, len(self.plans))
+        taken = self.scheduler.run(self.prepare, len(self.plans))
         self.last_pass = taken
         self._close_epochs(owners)
         if taken.empty():
@@ -213,11 +223,11 @@ class Engine:
     def launch(self, taken: Scheduled) -> StepPlan:
         """Queue what a pass took: rows get their slots, the plan goes out, contexts move on."""
         self.binder.bind_rows(taken.generation, [request for request, _, _ in taken.chunks])
-        plan = self._launcher.plan(taken)
+        plan = self.launcher.plan(taken)
         self.plans.append(plan)
         self.log.evicted(self.twin.pools.values())
         self.log.planned(plan)
-        self._launcher.advance(taken)
+        self.launcher.advance(taken)
         return plan
 
     def withdraw(self, taken: Scheduled, failed: bool) -> None:
@@ -241,7 +251,7 @@ class Engine:
                 self.recorder.records.append((Record.END, owner))
 
     def _count_stall(self, taken: Scheduled) -> None:
-        if not self.live or self.plans or taken.evicted or taken.deferred:
+        if not self.live or self.plans or taken.evicted or taken.deferred or self.awaits():
             self.stalled_passes = 0
             return
         self.stalled_passes += 1

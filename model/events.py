@@ -45,6 +45,9 @@ class Kind(enum.IntEnum):
     UNBIND = 19
     RELEASE = 20
     EVICT = 21
+    SEND = 26
+    ARRIVE = 27
+    ABORT = 28
     MEM_STEP = 32
     MEM_CHUNK = 33
     MEM_COPY = 34
@@ -52,6 +55,7 @@ class Kind(enum.IntEnum):
     MEM_MOVE = 36
     MEM_PUBLISH = 37
     MEM_BIND = 38
+    MEM_RECEIVE = 44
 
 
 FIELDS: dict[Kind, tuple[str, ...]] = {
@@ -76,6 +80,9 @@ FIELDS: dict[Kind, tuple[str, ...]] = {
     Kind.UNBIND: ("slot",),
     Kind.RELEASE: ("owner",),
     Kind.EVICT: ("pool", "page.."),
+    Kind.SEND: ("request", "owner", "position", "claim"),
+    Kind.ARRIVE: ("request", "owner"),
+    Kind.ABORT: ("request", "owner"),
     Kind.MEM_STEP: (
         "iteration",
         "owner",
@@ -94,6 +101,7 @@ FIELDS: dict[Kind, tuple[str, ...]] = {
     Kind.MEM_MOVE: ("iteration", "pool", "source", "target", "tag"),
     Kind.MEM_PUBLISH: ("iteration", "pool", "coverage", "tag", "slots.."),
     Kind.MEM_BIND: ("iteration", "slot", "owner", "length", "base", "draft_length"),
+    Kind.MEM_RECEIVE: ("iteration", "pool", "owner", "begin", "tag", "slots.."),
 }
 
 
@@ -212,8 +220,20 @@ class EventLog:
 
     def planned(self, plan: StepPlan) -> None:
         """An iteration was dispatched: its records, then its rows."""
+        self.recorded(plan.records)
         add = self.decisions.add
-        for record in plan.records:
+        add((Kind.ITERATION, 3, plan.iteration, len(plan.context), len(plan.generation)))
+        for row in plan.context:
+            add((Kind.CHUNK, 5, row.request_id, row.slot, row.start, row.end, row.last))
+        buffer = self.decisions.buffer
+        for step in plan.generation:
+            buffer.extend((Kind.STEP, 4, step[0], step[2], step[3], step[4]))
+        self.decisions.count += len(plan.generation)
+
+    def recorded(self, records: list[tuple]) -> None:
+        """Page-level records, in stream order."""
+        add = self.decisions.add
+        for record in records:
             kind = _RECORD_KINDS[record[0]]
             if kind is Kind.GRANT:
                 add((kind, 2 + len(record[2]), record[1], record[3], *record[2]))
@@ -222,13 +242,6 @@ class EventLog:
                 add((kind, 5 + len(slots), pool, coverage, owner, column, block, *slots))
             elif kind is not None:
                 add((kind, len(record) - 1, *record[1:]))
-        add((Kind.ITERATION, 3, plan.iteration, len(plan.context), len(plan.generation)))
-        for row in plan.context:
-            add((Kind.CHUNK, 5, row.request_id, row.slot, row.start, row.end, row.last))
-        buffer = self.decisions.buffer
-        for step in plan.generation:
-            buffer.extend((Kind.STEP, 4, step[0], step[2], step[3], step[4]))
-        self.decisions.count += len(plan.generation)
 
 
 def named_fields(kind: Kind, values: tuple[int, ...]) -> dict[str, Any]:

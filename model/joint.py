@@ -9,6 +9,7 @@ The frontier of a context, while its chunks are computed, in both pools:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from model.claim_view import TwinView
@@ -120,8 +121,11 @@ class Twin:
         block = probe.tokens // self.config.limits.page_size
         return request.keys.keys[block] if block < len(request.keys.keys) else None
 
-    def claim(self, request: Request, totals: Totals) -> Claim:
-        """Create the request's sequences in every manager and return where it starts."""
+    def claim(self, request: Request, totals: Totals, decide: Callable[[TwinView], Claim] | None = None) -> Claim:
+        """Create the request's sequences in every manager and return where it starts, as ``decide`` says.
+
+        That is the claim rule, unless the request begins in another way than by a prefill.
+        """
         keys = request.keys
         assert keys is not None
         if self.config.policy is PublishPolicy.NONE:
@@ -131,7 +135,7 @@ class Twin:
             request.rows = ()
             return Claim(0, fresh=False)
         view = TwinView(self, request, self.target.probe(keys))
-        decision = self.rules.claim.decide(view)
+        decision = (decide or self.rules.claim.decide)(view)
         if self.draft is not None and self.paired:
             decision = self._claim_pair(request, view, decision, totals)
         else:

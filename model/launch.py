@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from model.plan import ContextRow, GenerationRow, Record, StepPlan
-from model.request import CONTEXT, GENERATION, Request
+from model.request import CONTEXT, Request
 from model.scheduler import Scheduled
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Launcher:
         context = []
         for request, end, last in taken.chunks:
             if not request.started:
-                self._note_admitted(request)
+                self.note_admitted(request)
             owner = request.owner
             slot = slot_of[owner]
             context.append(ContextRow(request.request_id, owner, slot, request.cursor, end, last, rows(request)))
@@ -52,8 +52,8 @@ class Launcher:
             request.in_flight += 1
         return plan
 
-    def _note_admitted(self, request: Request) -> None:
-        """Book the claim of a request whose first chunk is really scheduled."""
+    def note_admitted(self, request: Request) -> None:
+        """Book the claim of a request whose first chunk is really scheduled, or whose pages have arrived."""
         engine = self.engine
         claim, record, totals = request.claim, request.record, engine.totals
         drafted = 0 if claim.fresh or not engine.twin.paired else claim.tokens
@@ -90,7 +90,7 @@ class Launcher:
             engine.twin.advance(request, end, last)
             request.cursor = end
             request.started = True
-            request.state = GENERATION if last else CONTEXT
+            request.state = engine.after_context if last else CONTEXT
             if last:
                 request.placeholder = True
                 request.first_in_flight = True

@@ -16,6 +16,7 @@ from model.engine import Engine, Stalled
 from model.events import EventLog
 from model.invariants.base import Docket, Violation
 from model.invariants.watch import Watch
+from model.linkops import Abort, Arrive, LinkOp, Send
 from model.pages import PoolUse
 from model.plan import SettledRow, StepPlan
 from model.request import RequestRecord, Totals
@@ -69,7 +70,7 @@ class At(NamedTuple):
     op: Op
 
 
-Op = Submit | Dispatch | Settle | Cancel | Suspend | Fail | Shrink
+Op = Submit | Dispatch | Settle | Cancel | Suspend | Fail | Shrink | LinkOp
 
 
 @dataclass(slots=True)
@@ -128,6 +129,15 @@ class World:
         if not outcome.applied:
             self.skips += 1
         return outcome
+
+    def interleave(self) -> None:
+        """Let the memory carry out what was recorded since the last plan, behind that plan and ahead of the next."""
+        engine = self.engine
+        records = engine.recorder.take()
+        engine.log.evicted(engine.twin.pools.values())
+        engine.log.recorded(records)
+        if self.watch is not None:
+            self.watch.interleave(records)
 
     def drain(self) -> None:
         """Judge the end of a run: unfinished work, pages still held, books that do not balance."""
@@ -274,6 +284,9 @@ class World:
         self.log.evicted(self.engine.twin.pools.values())
         return Outcome(True)
 
+    def _no_link(self, op: LinkOp) -> Outcome:
+        return Outcome(False, f"{type(op).__name__.lower()} is for a pair of workers with a link")
+
 
 _APPLY = {
     Submit: World._submit,
@@ -283,4 +296,7 @@ _APPLY = {
     Suspend: World._suspend,
     Fail: World._fail,
     Shrink: World._shrink,
+    Send: World._no_link,
+    Arrive: World._no_link,
+    Abort: World._no_link,
 }

@@ -19,11 +19,15 @@ class State(enum.Enum):
     WAITING = "waiting"
     CONTEXT = "context"
     GENERATION = "generation"
+    SENDING = "sending"  # prefilled here, to be decoded elsewhere: holds its pages until they were sent
+    RECEIVING = "receiving"  # prefilled elsewhere, to be decoded here: its pages are on their way
     FINISHED = "finished"
     CANCELLED = "cancelled"
+    SENT = "sent"
 
 
-WAITING, CONTEXT, GENERATION, FINISHED, CANCELLED = State  # bound once: a member access costs ten times as much
+# Bound once: a member access costs ten times as much.
+WAITING, CONTEXT, GENERATION, SENDING, RECEIVING, FINISHED, CANCELLED, SENT = State
 
 
 @dataclass(slots=True)
@@ -38,6 +42,7 @@ class RequestRecord:
     prefilled_tokens: int = 0
     recomputed_tokens: int = 0
     reclaimed_tokens: int = 0  # claimed again at re-admissions after a preemption
+    received_tokens: int = 0  # target tokens that came from another worker
     output_tokens: int = 0
     spec_steps: int = 0
     accepted_drafts: int = 0
@@ -59,6 +64,7 @@ class Totals:
     draft_cached_tokens: int = 0
     recomputed_tokens: int = 0
     reclaimed_tokens: int = 0
+    received_tokens: int = 0
     output_tokens: int = 0
     context_rows: int = 0
     decode_rows: int = 0
@@ -94,13 +100,16 @@ class Request:
         "grown",
         "in_flight",
         "keys",
+        "lag",
         "missing",
         "order",
         "owed",
         "owner",
+        "pinned",
         "placeholder",
         "prompt_length",
         "reach",
+        "received",
         "record",
         "rows",
         "spec",
@@ -134,6 +143,9 @@ class Request:
         self.first_in_flight = False  # the chunk that samples a token is dispatched and not settled
         self.missing: int | None = None  # key of the first block it has to compute, as last seen
         self.placeholder = True  # the next generation row verifies placeholders
+        self.pinned = False  # a transfer reads or writes its pages: they must stay
+        self.lag = 0  # tokens by which its drafter slot trails since it was seeded
+        self.received = -1  # base page of the drafter context that came from elsewhere; -1: it was not received
 
     @property
     def request_id(self) -> int:

@@ -112,7 +112,7 @@ class Scheduler:
 
     def _unblock(self, taken: Scheduled) -> None:
         """Nothing runs and nothing can: the newest of several holders gives its pages up."""
-        holders = [request for request in self.active if self.twin.sequences(request)]
+        holders = [request for request in self.active if not request.pinned and self.twin.sequences(request)]
         if len(holders) > 1:
             self._preempt(holders[-1], taken)
 
@@ -156,7 +156,10 @@ class Scheduler:
         later = [
             other
             for other in self.active
-            if other.order > request.order and self.twin.sequences(other) and other not in taken.generation
+            if other.order > request.order
+            and not other.pinned
+            and self.twin.sequences(other)
+            and other not in taken.generation
         ]
         return later[::-1] if self.rules.victim.newest_first else later
 
@@ -199,6 +202,9 @@ class Scheduler:
         request.missing = None
         request.rows = ()
         request.placeholder = True
+        request.pinned = False
+        request.received = -1
+        request.lag = 0
         request.owner = -1
         self.put_back(request)
 

@@ -121,7 +121,14 @@ class Shadow(CellStore):
             seeds.append(named_seed("cell", column.lifecycle.name, span, scope.adapter, scope.salt, *weights))
         spans = [column.lifecycle.lookahead if column.draft else 0 for column in self.columns]
         tags = [cell_tags(stream, 0, stream.length - span, span, seed) for span, seed in zip(spans, seeds, strict=True)]
-        self.readers[owner] = Reader(request, tags, seeds)
+        reader = self.readers[owner] = Reader(request, tags, seeds)
+        if request.received >= 0:
+            reader.draft_final = request.cursor - max(0, self.twin.tag_span - 1)
+
+    def run_between(self, records: list[tuple]) -> None:
+        """Carry out records that lie between two steps and that no plan carries."""
+        self._flush_all_but([])
+        self.run_records(records)
 
     # -- a step --------------------------------------------------------------------------------------------------
 

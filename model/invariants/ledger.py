@@ -21,15 +21,27 @@ class Ledger:
         self.drafts: dict[int, tuple[int, int, int]] = {}  # verify steps, drafts, accepted drafts
         # Closed books: prefilled, output, verify steps, drafts, accepted drafts.
         self.sums = [0, 0, 0, 0, 0]
+        self.came: dict[int, tuple[int, int]] = {}  # tokens received from another worker, output tokens known with them
         self.reached: Counter[int] = Counter()  # furthest end of a chunk, over all epochs
 
     def submitted(self, request_id: int) -> None:
         """A request id starts (perhaps again): its books begin at zero."""
         self.drafts.pop(request_id, None)
+        self.came.pop(request_id, None)
         self.prefilled.pop(request_id, None)
         self.first_claims.pop(request_id, None)
         self.outputs.pop(request_id, None)
         self.reached.pop(request_id, None)
+
+    def received(self, request_id: int, claim: int | None, tokens: int, known: int) -> None:
+        """Begin the books of a request that another worker prefilled, which gave ``known`` tokens of its output.
+
+        ``tokens`` were received behind a ``claim``; ``None``: nothing came, the prompt is prefilled here.
+        """
+        self.submitted(request_id)
+        if claim is not None:
+            self.first_claims[request_id] = claim
+        self.came[request_id] = (tokens, known)
 
     def planned(self, plan: StepPlan) -> bool:
         """Book the chunks of a dispatched plan; whether one of them goes further than its request ever was."""
@@ -83,7 +95,10 @@ class Ledger:
         reported += (record.spec_steps, record.drafted_tokens, record.accepted_drafts)
         for place, count in enumerate((booked[1], *booked[2:])):
             self.sums[place] += count
-        whole = claim + record.prefilled_tokens - record.recomputed_tokens == record.prompt_tokens
+        came, known = self.came.pop(request_id, (0, 0))
+        behind = claim + came + record.prefilled_tokens - record.recomputed_tokens - record.prompt_tokens
+        whole = behind == 0 if not known else behind in (known - 1, known)  # the last known token has no cell yet
+        whole = whole and record.received_tokens == came
         ended_early = record.state == CANCELLED.value
         if booked == reported and (whole or record.preemptions or record.recomputed_tokens or ended_early):
             return

@@ -179,7 +179,8 @@ class StepLaws:
         self.docket.count("PROGRESS")
         engine = self.engine
         patience = engine.config.limits.stall_passes
-        self.idle_passes = 0 if moved or engine.plans or not engine.live else self.idle_passes + 1
+        waits = moved or engine.plans or not engine.live or engine.awaits()  # another worker may have to move first
+        self.idle_passes = 0 if waits else self.idle_passes + 1
         self.fruitless_passes = 0 if new or not engine.live else self.fruitless_passes + 1
         if self.idle_passes >= patience:
             self.stalled(f"{self.idle_passes} passes scheduled nothing")

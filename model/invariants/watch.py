@@ -32,6 +32,7 @@ class Watch:
         self.ledger = Ledger(engine, docket)
         if self.exhaustive:
             engine.scheduler.on_refused = self.steps.justified
+        self._between: list[tuple[int, list[tuple]]] = []  # records that no plan carries, and the step they precede
         self._settles = 0
         self._suspensions = 0
         SplitLaw(engine, docket).check()
@@ -59,7 +60,7 @@ class Watch:
                 steps.undone()
             return
         new = plan is not None and self.ledger.planned(plan)
-        steps.passed(plan is not None or taken.evicted > 0 or taken.deferred > 0, new)
+        steps.passed(plan is not None or taken.evicted > 0 or taken.deferred > 0, new or engine.awaits())
         if plan is None:
             return
         steps.admitted(plan)
@@ -93,6 +94,8 @@ class Watch:
         self, plan: StepPlan, accepted: tuple[int, ...], current: dict[int, int], settled: list[SettledRow]
     ) -> None:
         """The engine applied the result."""
+        if self._between:
+            self._run_between()
         self.ledger.settled(plan, accepted, current, settled)
         sequences, engine = self.sequences, self.engine
         if any(row.tokens for row in settled):
@@ -102,6 +105,16 @@ class Watch:
         if self.exhaustive or self._settles % EVERY == 0:
             sequences.shapes(engine.scheduler.active, plan.iteration)
             self._thorough(plan.iteration)
+
+    def interleave(self, records: list[tuple]) -> None:
+        """Records of the stream that no plan carries: they run once every step dispatched before them has."""
+        self._between.append((self.engine.iteration, records))
+        self._run_between()
+
+    def _run_between(self) -> None:
+        plans = self.engine.plans
+        while self._between and (not plans or plans[0].iteration >= self._between[0][0]):
+            self.shadow.run_between(self._between.pop(0)[1])
 
     def _request_of(self, owner: int) -> int:
         request = self.engine.owners.get(owner)
@@ -122,6 +135,9 @@ class Watch:
     def drained(self) -> None:
         """The run is over."""
         engine = self.engine
+        for _, records in self._between:
+            self.shadow.run_between(records)
+        self._between.clear()
         self.shadow.run_records(engine.recorder.take())
         if engine.live and not engine.plans:
             self.steps.stalled("the run ended with requests that never finished")

@@ -17,6 +17,7 @@ from model.rules.publish import Publish
 from model.rules.ranks import Ranks
 from model.rules.scheduling import Chunking, Deferral, Victim
 from model.rules.slots import Slots
+from model.rules.transfer import Transfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Rules:
     accounting: Accounting = Accounting()
     budget: Budget = Budget()
     ranks: Ranks = Ranks()
+    transfer: Transfer = Transfer()
 
     def device(self) -> DeviceRules:
         """The answers that travel with each plan."""
