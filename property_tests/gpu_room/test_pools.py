@@ -12,10 +12,11 @@ from gpu_backend.host_tier import HostTier
 from gpu_backend.layout import GUARD_PAGE, PoolLayout
 from gpu_backend.pool import DevicePool
 from gpu_backend.pools import build_pools
-from model.budget import Pair, pool_sizes
+from model.budget import Pair, SplitAsk, pool_sizes
 from model.config import Drafter, Limits, PoolSize
 from model.geometry import AttentionShape
 from model.reader import UNWRITTEN
+from model.rules.budget import Budget
 from model.tokens import mix64_array
 
 LAYOUT = PoolLayout(layers=3, kv_heads=2, head_dim=8, page_size=4, dtype=torch.float32)
@@ -100,7 +101,8 @@ def test_the_pools_of_a_rank_have_the_pages_of_the_budget(device: torch.device) 
     draft = PoolLayout(layers=1, kv_heads=1, head_dim=8, page_size=4)
     limits = Limits(page_size=4, max_batch=2, max_num_tokens=16, max_seq_len=64, chunk_unit=4)
     bytes_of = Pair(target.kv_bytes_per_page, draft.kv_bytes_per_page)
-    sizes = pool_sizes("paired", bytes_of, 200_000, 50_000, limits, Drafter("dflash", 3, window=16))
+    ask = SplitAsk(bytes_of, 200_000, 50_000, limits, Drafter("dflash", 3, window=16))
+    sizes = pool_sizes("paired", ask, Budget())
     built = build_pools({"target": target, "draft": draft}, sizes, device)
     for name, size in sizes.items():
         assert built.device[name].kv.shape[2] == size.device_pages + 1
