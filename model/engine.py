@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.binding import RowBinder
-from model.config import EngineConfig, RequestSpec
+from model.config import EngineConfig, PublishPolicy, RequestSpec
 from model.events import EventLog, Kind
 from model.geometry import cdiv
 from model.joint import Twin
@@ -86,6 +86,8 @@ class Engine:
             return (
                 f"request {spec.request_id} prefills {prompt} tokens at once, max_num_tokens is {limits.max_num_tokens}"
             )
+        if not self.rules.admission.refuses_oversized:
+            return None
         for name, pages in self.pages_needed(spec).items():
             have = twin.pools[name].device_pages
             if pages > have:
@@ -104,15 +106,16 @@ class Engine:
         chunk = min(prompt, limits.max_num_tokens) + drafts
         step = limits.extra_tokens + max(chunk, drafts + (1 + limits.run_ahead) * (1 + drafts))
         need: dict[str, int] = {}
+        claims = prompt if self.config.policy is not PublishPolicy.NONE else 0
         for column in twin.columns:
             if column.draft and not self.rules.admission.counts_draft:
                 continue  # what admission does not count it cannot refuse
             life = column.lifecycle
-            pages = life.peak_blocks(longest, step, page)
+            pages = self.rules.admission.floor(life, longest, step, claims, page)
             if column.draft and not twin.paired and not self.rules.mirror.hint(twin.kind, 1, 0):
-                pages = cdiv(longest, page)  # behind a hit the mirror has no history yet: it backs all that lies below
-            # While a claim's partial page is copied, the shared one is held beside its copy.
-            need[column.pool.name] = need.get(column.pool.name, 0) + max(pages, life.peak_blocks(prompt, 1, page) + 1)
+                # Behind a hit the mirror has no history yet: it backs all that lies below.
+                pages = max(pages, cdiv(longest, page))
+            need[column.pool.name] = need.get(column.pool.name, 0) + pages
         return need
 
     def submit(self, spec: RequestSpec) -> None:
@@ -181,7 +184,7 @@ class Engine:
         request.state = state
         request.record.state = state.value
         if not keep_pages:
-            self.twin.free(request)
+            self.twin.free(request, ended=True)
         self.scheduler.remove(request)
         if request.owner >= 0:
             self.binder.unbind(request.owner)

@@ -23,7 +23,7 @@ from model.plan import Recorder
 from model.request import Request, Totals
 from model.rules.base import Rules
 from model.rules.claim import Claim
-from model.rules.layout import Shape
+from model.rules.layout import Edge, Shape
 from model.sequence import ACTIVE, SequenceCache
 from model.table import TableRow
 from model.tree import Match
@@ -91,7 +91,11 @@ class Twin:
         self.window = max((life.window or 0 for life in draft), default=0) if bounded else None
         self._host = any(pool.host_pages for pool in self.pools.values())
         self.width = 1 + config.drafter.drafts
-        self.widths = (self.width,) * len(self.managers)
+        admission = rules.admission
+        self.grown = (admission.grown(self.width),) * len(self.managers)  # recorded for each row
+        self.growth = tuple(admission.growth(self.width, manager is not self.target) for manager in self.managers)
+        self.padded = 1 << (self.width - 1).bit_length()  # captured graphs come in powers of two
+        self._releases_ahead = rules.retention.edge is not Edge.SETTLED
         self.resize_error = ""  # what the last growth of a context that failed said
         self.tag_span = self.kind.tag_span(config.drafter.chain)
         self.span = self.kind.tag_span(config.drafter.chain) if self.paired else 0
@@ -205,7 +209,7 @@ class Twin:
         limits, drafts = self.config.limits, self.config.drafter.drafts
         if not self.resume(request):
             return False
-        need = end + (drafts if last else 0) + limits.extra_tokens
+        need = end + (drafts * self.rules.admission.reserve if last else 0) + limits.extra_tokens
         done: list[tuple[SequenceCache, int]] = []
         for manager in self.managers:
             sequence = manager.sequences[request.owner]
@@ -230,18 +234,22 @@ class Twin:
 
     def grow_generation(self, request: Request) -> bool:
         """Back one more verify row (1 + K tokens) in both pools; records what each grew, or undoes it."""
-        width, owner, owed = self.width, request.owner, request.owed
+        growth, owner, owed = self.growth, request.owner, request.owed
         sequences = [manager.sequences[owner] for manager in self.managers]
         for place, sequence in enumerate(sequences):
-            roomy = sequence.capacity + width <= sequence.backed
+            roomy = sequence.capacity + growth[place] <= sequence.backed
             if not roomy or sequence.status is not ACTIVE or owed[place]:
                 if not self._grow_slowly(request, sequences):
                     return False
                 break
         else:
+            for place, sequence in enumerate(sequences):
+                sequence.capacity += growth[place]
+        request.grown.append(self.grown)
+        if self._releases_ahead:
+            settled, rows = request.settled_position(), len(request.grown)
             for sequence in sequences:
-                sequence.capacity += width
-        request.grown.append(self.widths)
+                sequence.release_behind(self.rules.retention.released_at(settled, self.width, rows))
         return True
 
     def _grow_slowly(self, request: Request, sequences: list[SequenceCache]) -> bool:
@@ -251,7 +259,8 @@ class Twin:
         done: list[tuple[SequenceCache, int]] = []
         for place, sequence in enumerate(sequences):
             before = sequence.capacity
-            capacity = before - request.owed[place] + self.width
+            capacity = before - request.owed[place] + self.growth[place]
+            capacity = self.rules.admission.reached(capacity, sequence.backed, self.config.limits.page_size)
             history = max(sequence.history, min(request.settled_position(), capacity))
             if sequence.manager is self.draft and not self.rules.admission.covers_block:
                 capacity, history = before, sequence.history
@@ -312,13 +321,14 @@ class Twin:
     def settle_generation(self, request: Request, committed: int) -> None:
         """A verify row committed ``committed`` tokens: give back what was grown beyond them, raise the history."""
         grown, owed, owner = request.grown.popleft(), request.owed, request.owner
-        history = request.settled_position()
+        settled = request.settled_position()
         page = self.config.limits.page_size
         for place, manager in enumerate(self.managers):
             sequence = manager.sequences.get(owner)
             if sequence is None:
                 continue
-            surplus = self.rules.rewind.surplus(grown[place], committed, self.width)
+            history = settled if settled > sequence.history else sequence.history
+            surplus = self.rules.rewind.surplus(grown[place], committed, self.padded)
             if sequence.status is not ACTIVE:
                 owed[place] += surplus
                 continue
@@ -338,10 +348,11 @@ class Twin:
             if sequence.manager is self.target or self.rules.suspension.both:
                 sequence.suspend()
 
-    def free(self, request: Request) -> None:
-        """Drop the request's sequences in every manager."""
+    def free(self, request: Request, ended: bool = False) -> None:
+        """Drop the request's sequences in every manager; ``ended``: it never comes back."""
         for manager in self.managers:
-            manager.free(request.owner)
+            if manager is self.target or not ended or self.rules.epoch.frees_draft:
+                manager.free(request.owner)
 
     def rows(self, request: Request) -> tuple[TableRow, ...]:
         """The request's table rows, one per column; the same object as long as no row changes."""

@@ -29,14 +29,14 @@ class Launcher:
             owner = request.owner
             slot = slot_of[owner]
             context.append(ContextRow(request.request_id, owner, slot, request.cursor, end, last, rows(request)))
-        width = 1 + engine.config.drafter.drafts
+        width, may_verify = 1 + engine.config.drafter.drafts, engine.rules.epoch.may_verify
         generation = [
             GenerationRow(
                 request.spec.request_id,
                 request.owner,
                 slot_of[request.owner],
                 width,
-                not request.placeholder,
+                may_verify(request.drafts_of, request.owner),
                 rows(request),
             )
             for request in taken.generation
@@ -48,7 +48,7 @@ class Launcher:
         engine.totals.decode_rows += len(generation)
         engine.totals.prefilled_tokens += plan.prefill_tokens
         for request in taken.generation:
-            request.placeholder = False
+            request.drafts_of = request.owner
             request.in_flight += 1
         return plan
 
@@ -59,7 +59,9 @@ class Launcher:
         drafted = 0 if claim.fresh or not engine.twin.paired else claim.tokens
         first = not record.claims
         record.claims.append(claim.tokens)
-        if first or not engine.rules.accounting.recompute_apart:
+        accounting = engine.rules.accounting
+        reported = accounting.with_drafts or not engine.config.drafter.drafts
+        if reported and (first or not accounting.recompute_apart):
             record.cached_tokens += claim.tokens
             record.draft_cached_tokens += drafted
             totals.cached_tokens += claim.tokens
@@ -92,6 +94,5 @@ class Launcher:
             request.started = True
             request.state = engine.after_context if last else CONTEXT
             if last:
-                request.placeholder = True
                 request.first_in_flight = True
                 engine.scheduler.forget(request)

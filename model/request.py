@@ -95,6 +95,7 @@ class Request:
         "context_length",
         "cursor",
         "draft_keys",
+        "drafts_of",
         "first_in_flight",
         "generated",
         "grown",
@@ -106,7 +107,6 @@ class Request:
         "owed",
         "owner",
         "pinned",
-        "placeholder",
         "prompt_length",
         "reach",
         "received",
@@ -142,7 +142,7 @@ class Request:
         self.owed: list[int] = [0, 0]  # tokens of capacity to give back per manager, found suspended
         self.first_in_flight = False  # the chunk that samples a token is dispatched and not settled
         self.missing: int | None = None  # key of the first block it has to compute, as last seen
-        self.placeholder = True  # the next generation row verifies placeholders
+        self.drafts_of = -1  # owner in whose epoch the drafts for the next row were proposed; -1: none were
         self.pinned = False  # a transfer reads or writes its pages: they must stay
         self.lag = 0  # tokens by which its drafter slot trails since it was seeded
         self.received = -1  # base page of the drafter context that came from elsewhere; -1: it was not received

@@ -201,12 +201,21 @@ class Scheduler:
         request.first_in_flight = False
         request.missing = None
         request.rows = ()
-        request.placeholder = True
         request.pinned = False
         request.received = -1
         request.lag = 0
         request.owner = -1
-        self.put_back(request)
+        if self.rules.victim.keeps_place:
+            self.put_back(request)
+        else:
+            self._to_the_back(request)
+
+    def _to_the_back(self, request: Request) -> None:
+        """Queue a preempted request as if it had arrived now."""
+        request.order = 1 + max(item.order for item in (*self.active, *self.waiting, request))
+        if request in self.active:
+            self.active.remove(request)
+        self.waiting.append(request)
 
     # -- context -------------------------------------------------------------------------------------------------
 
@@ -230,7 +239,8 @@ class Scheduler:
                 self.admit(request)
         before = [sequence.capacity for sequence in self.twin.sequences(request)]
         limits, drafts = self.limits, self.twin.config.drafter.drafts
-        size = self.rules.chunking.size(self._budget, request.cursor, request.context_length, drafts, limits)
+        counted = self.rules.chunking.counted_from(request.cursor, first)
+        size = self.rules.chunking.size(self._budget, counted, request.context_length, drafts, limits)
         if size <= 0:
             if first:
                 request.reach = request.cursor
@@ -293,7 +303,7 @@ class Scheduler:
             return False
         if active:
             self.note_suspended(request)
-        if not self._others_hold(request):
+        if not self._others_hold(request) or not self.rules.suspension.keeps_context:
             self._preempt(request, taken)  # alone and still short: begin again with nothing held
         return self.limits.chunked_prefill
 

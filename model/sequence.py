@@ -225,7 +225,8 @@ class SequenceCache:
         for column, pool in enumerate(self.manager.pools):
             table = self.tables[column]
             release = pool.release_locked if self.status is ACTIVE else pool.release_held
-            release(table.pages)
+            tail = self.manager.rules.rewind.forgotten(self.blocks, self.history, self.manager.page_size)
+            release(table.pages[: len(table.pages) - tail] if tail else table.pages)
             release(table.sinks)
             pool.release_held(array("i", [page for _, page in self.stale[column]]))
             self.stale[column] = []
@@ -349,12 +350,16 @@ class SequenceCache:
     def settle(self, history: int) -> None:
         """Raise ``history`` and release what becomes stale; the capacity stays."""
         if history > self.history:
-            for column, lifecycle in enumerate(self.manager.lifecycles):
-                if lifecycle.window is not None:
-                    begin, end = lifecycle.stale_range(history, self.manager.page_size)
-                    if end > begin:
-                        self._release_stale(column, end)
+            self.release_behind(history)
             self.history = history
+
+    def release_behind(self, position: int) -> None:
+        """Release what the query at ``position`` and later ones do not read."""
+        for column, lifecycle in enumerate(self.manager.lifecycles):
+            if lifecycle.window is not None:
+                begin, end = lifecycle.stale_range(position, self.manager.page_size)
+                if end > begin:
+                    self._release_stale(column, end)
 
     def starts_at(self, position: int) -> None:
         """Note that nothing below ``position`` was or will be written here (a mirror first seen there)."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from model.builds import BUILDS, Build
-from model.faults import budget, claims, device, keys, scheduling, workers
+from model.faults import budget, claims, device, growth, keys, scheduling, windows, workers
 from model.faults.base import Fault
 
 __all__ = ["FAULTS", "Fault", "resolve_build"]
 
 FAULTS: dict[str, Fault] = {
-    entry.name: entry for family in (claims, keys, scheduling, device, budget, workers) for entry in family.ENTRIES
+    entry.name: entry
+    for family in (claims, keys, scheduling, growth, windows, device, budget, workers)
+    for entry in family.ENTRIES
 }
 
 

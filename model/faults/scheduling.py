@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from model.faults.base import fault
-from model.rules.admission import Accounting, Admission, Suspension
-from model.rules.scheduling import Chunking
+from model.rules.admission import Accounting, Admission, Epoch, Suspension
+from model.rules.scheduling import Chunking, Victim
 
 ENTRIES = (
     fault(
@@ -21,7 +21,7 @@ ENTRIES = (
         {"admission": Admission("draft-keeps-growth", reverts_draft=False)},
         "paired-22",
         ("TensorRT-LLM#18093, review",),
-        ("ROLLBACK", "SHAPE"),
+        ("ROLLBACK", "SHAPE", "ADMIT"),
         "faults/no_draft_rollback",
         "Each skipped forward leaves the drafter's pool a little fuller.",
     ),
@@ -78,5 +78,86 @@ ENTRIES = (
         ("OWN", "PUB", "INIT", "KEY", "FRONT", "ADMIT", "WINDOW"),
         "reports/o49",
         "The accepted length of other requests falls slowly with load.",
+    ),
+    fault(
+        "oversized-accepted",
+        {"admission": Admission("oversized-accepted", refuses_oversized=False)},
+        "unified",
+        ("vllm#39734",),
+        ("PROGRESS",),
+        "reports/o30",
+        "One request waits, nothing runs, and everybody behind it waits as well.",
+    ),
+    fault(
+        "one-page-floor",
+        {"admission": Admission("window-without-straddle", straddles=False)},
+        "unified",
+        ("TensorRT-LLM#15588", "TensorRT-LLM#15401", "TensorRT-LLM#15462"),
+        ("PROGRESS",),
+        "reports/o21",
+        "A lone request stops where its window crosses a page end.",
+    ),
+    fault(
+        "gives-up-between-chunks",
+        {"suspension": Suspension("gives-up-between-chunks", keeps_context=False)},
+        "unified",
+        ("vllm#25538",),
+        ("PROGRESS",),
+        "reports/o35",
+        "A long prompt computes the same chunks again and again while others decode.",
+    ),
+    fault(
+        "loses-its-place",
+        {"victim": Victim("newest-in-the-queue", keeps_place=False)},
+        "unified",
+        ("vllm#56843", "vllm#41951"),
+        ("PROGRESS",),
+        "reports/o36",
+        "One request is preempted time after time while newcomers pass it.",
+    ),
+    fault(
+        "oldest-victim",
+        {"victim": Victim("oldest-behind", newest_first=False)},
+        "unified",
+        ("TensorRT-LLM scheduler V2: order of victims",),
+        ("PROGRESS",),
+        "faults/oldest_victim",
+        "The request that is nearest to its end is computed again.",
+    ),
+    fault(
+        "counted-before-the-hit",
+        {"chunking": Chunking("counted-before-the-hit", knows_hit=False)},
+        "unified",
+        ("nano-vllm#210",),
+        ("SHAPE", "FRONT", "ADMIT", "METRIC"),
+        "reports/o47",
+        "A hit's first chunk runs past the prompt's end and past the block table.",
+    ),
+    fault(
+        "hits-unreported",
+        {"accounting": Accounting("hits-without-drafts-only", with_drafts=False)},
+        "unified",
+        ("sglang#20451",),
+        ("METRIC",),
+        "reports/o79",
+        "Reuse works, but cached tokens are reported as 0 when speculation is on.",
+    ),
+    fault(
+        "draft-context-kept",
+        {"epoch": Epoch("draft-context-kept", frees_draft=False)},
+        "paired-22",
+        ("llama.cpp#27692",),
+        ("REF", "PROGRESS"),
+        "reports/o48",
+        "After a few sessions the drafter's pool is full and speculation stays off.",
+    ),
+    fault(
+        "drafts-survive-preemption",
+        {"epoch": Epoch("drafts-survive", drops_drafts=False)},
+        "unified",
+        ("vllm#31944", "vllm#30916", "vllm#28558", "vllm#31955"),
+        ("STATE", "METRIC"),
+        "reports/o25",
+        "A preempted request verifies drafts from before it was set back.",
     ),
 )

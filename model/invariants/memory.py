@@ -74,7 +74,12 @@ class MemoryLaws(WriteLaws):
 
     def _row(self, shadow: Shadow, row: Row, reader: Reader) -> None:
         """Look at every column of one row."""
-        position = row.start if isinstance(row, ContextRow) else shadow.length[row.slot]
+        if isinstance(row, ContextRow):
+            position = row.start
+        else:
+            position = shadow.length[row.slot]
+            if row.real_drafts != (reader.slot >= 0) or (row.real_drafts and reader.flushed > position):
+                self._strange_drafts(shadow, row, reader, position)
         for column in shadow.columns:
             if not self.everything or not self._intact(shadow, column, row, reader, position):
                 self._verify(shadow, column, (row, reader, position), self.everything)

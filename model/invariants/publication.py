@@ -56,6 +56,21 @@ class WriteLaws:
             )
         )
 
+    def _strange_drafts(self, shadow: Shadow, row: GenerationRow, reader: Reader, position: int) -> None:
+        """Drafts belong to the epoch and the position at which the drafter's last pass proposed them."""
+        proposed = f"drafts proposed at position {reader.flushed}" if reader.slot >= 0 else "no drafts in this epoch"
+        self.docket.report(
+            Violation(
+                "STATE",
+                "verifies drafts that are not its own" if row.real_drafts else "lost the drafts it had",
+                row.request_id,
+                position=position,
+                step=shadow.iteration,
+                expected=proposed,
+                found=f"a row at {position} that verifies {'drafts' if row.real_drafts else 'placeholders'}",
+            )
+        )
+
     def published(
         self,
         shadow: Shadow,

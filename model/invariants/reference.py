@@ -6,7 +6,7 @@ checked with plain loops, large ones with numpy; both must agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,24 @@ LOOP_UP_TO = 96  # pages up to which plain loops beat numpy
 EVERYTHING = 256  # checks between two that look at every cached node
 
 
+def _nobody(pool: PagePool, page: int) -> int:
+    return -1
+
+
 class ReferenceLaw:
     """Conservation of one engine's pages."""
 
-    def __init__(self, twin: Twin, docket: Docket, request_of: Callable[[int], int], exhaustive: bool = True) -> None:
+    def __init__(
+        self,
+        twin: Twin,
+        docket: Docket,
+        request_of: Callable[[int], int],
+        exhaustive: bool = True,
+        tenant: Callable[[PagePool, int], int] = _nobody,
+    ) -> None:
         self.twin, self.docket, self.exhaustive = twin, docket, exhaustive
         self.request_of = request_of  # owner -> request id
+        self.tenant = tenant  # pool, page -> request that was granted it last
         self._seen: dict[str, tuple[NDArray[np.uint8], NDArray[np.int64]]] = {}
         self._checks = 0
 
@@ -68,6 +80,24 @@ class ReferenceLaw:
                     found=states,
                 )
             )
+
+    def check_owners(self, live: Container[int], step: int) -> None:
+        """Every sequence belongs to a request in its current epoch, by the owners that are ``live``."""
+        for manager in self.twin.managers:
+            for owner, sequence in manager.sequences.items():
+                if owner in live:
+                    continue
+                self.docket.report(
+                    Violation(
+                        "REF",
+                        "pages of a request that ended",
+                        self.request_of(owner),
+                        manager.pools[0].name,
+                        step=step,
+                        expected="no sequence without a request",
+                        found=f"{manager.role} sequence, {sum(table.count() for table in sequence.tables)} pages",
+                    )
+                )
 
     def holders(self, pool: PagePool) -> Iterator[tuple[bytes, bool]]:
         """Pages (int32 bytes) that some sequence refers to in ``pool``, and whether it locks them."""
@@ -217,4 +247,5 @@ class ReferenceLaw:
                 self._report(pool, -1, step, f"{count} {what}", f"{counter}")
 
     def _report(self, pool: PagePool, page: int, step: int, expected: str, found: str) -> None:
-        self.docket.report(Violation("REF", "page accounting is off", -1, pool.name, page, -1, step, expected, found))
+        tenant, message = self.tenant(pool, page), "page accounting is off"
+        self.docket.report(Violation("REF", message, tenant, pool.name, page, -1, step, expected, found))

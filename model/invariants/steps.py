@@ -7,7 +7,7 @@ from model.eviction import DROPPABLE
 from model.geometry import cdiv
 from model.invariants.base import Docket, Violation
 from model.plan import StepPlan
-from model.request import Request
+from model.request import GENERATION, Request
 from model.sequence import ACTIVE
 
 Image = tuple[tuple[int, int, int, int], ...]
@@ -21,6 +21,9 @@ class StepLaws:
         self._before: dict[int, tuple[int, bool, tuple[Image, int, int]]] = {}
         self.idle_passes = 0
         self.fruitless_passes = 0
+        drafts = engine.config.drafter.drafts
+        self._width = 1 + drafts
+        self._reserve = drafts + engine.config.limits.extra_tokens  # tokens backed behind what rows in flight write
 
     # -- ROLLBACK ------------------------------------------------------------------------------------------------
 
@@ -65,7 +68,9 @@ class StepLaws:
                 continue
             now = self._state(request, before[1])
             if before[2] != now:
-                self._kept(request, self._in_words(before[2]), self._in_words(now))
+                images = zip(before[2][0], now[0], strict=False)
+                place = next((place for place, (old, new) in enumerate(images) if old != new), 0)
+                self._kept(request, self._in_words(before[2]), self._in_words(now), place)
 
     def _in_words(self, state: tuple[Image, int, int]) -> str:
         image, cursor, base = state
@@ -86,8 +91,9 @@ class StepLaws:
                 )
             self._kept(request, "no sequence, no pages, cursor 0", "; ".join((*words, f"cursor {request.cursor}")))
 
-    def _kept(self, request: Request, expected: str, found: str) -> None:
-        pool = self.engine.twin.columns[0].pool.name
+    def _kept(self, request: Request, expected: str, found: str, place: int = 0) -> None:
+        """Report what is left in the pools of manager ``place``."""
+        pool = self.engine.twin.managers[place].pools[0].name
         message = "a step that did not run left something behind"
         self.docket.report(
             Violation("ROLLBACK", message, request.request_id, pool, -1, -1, self.engine.iteration, expected, found)
@@ -100,24 +106,56 @@ class StepLaws:
             if request.request_id in self.engine.live and not request.started:
                 self._nothing_held(request)
 
+    def unchanged(self, request: Request) -> None:
+        """A chunk that found no pages gave back what it had grown: nothing is backed past the cursor but headroom."""
+        if not request.started:
+            return
+        self.docket.count("ROLLBACK")
+        reach = request.cursor + self.engine.config.limits.extra_tokens
+        for place, sequence in enumerate(self.engine.twin.sequences(request)):
+            if sequence.capacity > reach:
+                self._kept(request, f"at most {reach} tokens backed", f"{sequence.capacity} tokens backed", place)
+
+    def stepped_aside(self) -> None:
+        """A suspended generation request keeps what its rows in flight and its drafts need, and nothing more."""
+        engine = self.engine
+        for request in engine.scheduler.active:
+            if request.state is not GENERATION:
+                continue
+            for place, sequence in enumerate(engine.twin.sequences(request)):
+                if sequence.status is ACTIVE:
+                    continue
+                self.docket.count("ROLLBACK")
+                flying = sum(row.owner == request.owner for plan in engine.plans for row in plan.generation)
+                reach = max(sequence.history, request.settled_position()) + self._reserve + self._width * flying
+                held = sequence.capacity - request.owed[place]
+                if held > reach:
+                    self._kept(request, f"at most {reach} tokens backed", f"{held} tokens backed", place)
+
     # -- ADMIT ---------------------------------------------------------------------------------------------------
 
     def admitted(self, plan: StepPlan) -> None:
-        """Every row of a plan is backed in every pool: its chunk, its verify row, its drafter's context."""
+        """Every row of a plan is backed in every pool: its chunk, its verify row, its drafter's context; and no pool
+        reserves more than K drafts and the headroom behind them."""
         engine, twin = self.engine, self.engine.twin
         self.docket.count("ADMIT", len(plan.context) + len(plan.generation))
+        extra, reserve = engine.config.limits.extra_tokens, self._reserve
         for row in plan.context:
             self._backed(row.owner, row.request_id, (row.end, row.end), plan)
+            self._reserved(row.owner, row.request_id, row.end + (reserve if row.last else extra), plan)
         targets = twin.target.sequences
         drafts = twin.draft.sequences if twin.draft is not None else targets
+        earlier = [row.owner for other in engine.plans if other is not plan for row in other.generation]
         for row in plan.generation:
             owner = row.owner
             target, draft = targets[owner], drafts[owner]
-            history, flying = target.history, len(engine.owners[owner].grown)
-            need = history + row.width * flying
+            history = target.history
+            need = history + row.width * (1 + earlier.count(owner))
             short = target.capacity < need or draft.capacity < history
             if short or target.status is not ACTIVE or draft.status is not ACTIVE:
                 self._backed(owner, row.request_id, (need, history), plan)
+            if target.capacity > need + reserve or draft.capacity > need + reserve:
+                self._reserved(owner, row.request_id, need + reserve, plan)
 
     def justified(self, request: Request, end: int, last: bool) -> None:
         """A refused chunk really lacks a page in some pool, or a pool is above the resume gate.
@@ -162,6 +200,22 @@ class StepLaws:
                         step=plan.iteration,
                         expected=f"{needs[place]} tokens backed",
                         found=f"{sequence.capacity} tokens, {sequence.status.name.lower()}",
+                    )
+                )
+
+    def _reserved(self, owner: int, request_id: int, most: int, plan: StepPlan) -> None:
+        for manager in self.engine.twin.managers:
+            sequence = manager.sequences[owner]
+            if sequence.capacity > most:
+                self.docket.report(
+                    Violation(
+                        "ADMIT",
+                        f"reserves more {manager.role} pages than it can use",
+                        request_id,
+                        manager.pools[0].name,
+                        step=plan.iteration,
+                        expected=f"at most {most} tokens backed",
+                        found=f"{sequence.capacity} tokens",
                     )
                 )
 

@@ -7,11 +7,15 @@ from model.events import EventLog
 from model.invariants.base import Docket
 from model.invariants.ledger import Ledger
 from model.invariants.memory import MemoryLaws
+from model.invariants.preemption import PreemptionLaw
 from model.invariants.reference import ReferenceLaw
 from model.invariants.sequences import SequenceLaws
 from model.invariants.split import SplitLaw
 from model.invariants.steps import StepLaws
+from model.invariants.told_rows import ToldRows
+from model.pages import PagePool
 from model.plan import SettledRow, StepPlan
+from model.request import Request
 from model.shadow import Shadow
 
 EVERY = 256  # steps between exhaustive checks in incremental mode
@@ -26,20 +30,23 @@ class Watch:
         self.exhaustive = check == "exhaustive"
         self.docket = docket
         self.shadow = Shadow(engine.twin, MemoryLaws(docket, self.exhaustive, list(engine.twin.pools.values())), log)
-        self.references = ReferenceLaw(engine.twin, docket, self._request_of, self.exhaustive)
+        self.references = ReferenceLaw(engine.twin, docket, self._request_of, self.exhaustive, self._tenant)
         self.sequences = SequenceLaws(engine, docket)
         self.steps = StepLaws(engine, docket)
         self.ledger = Ledger(engine, docket)
-        if self.exhaustive:
-            engine.scheduler.on_refused = self.steps.justified
+        self.preemptions = PreemptionLaw(engine, docket)
+        self.told = ToldRows(engine, docket)
+        engine.scheduler.on_refused = self._refused
         self._between: list[tuple[int, list[tuple]]] = []  # records that no plan carries, and the step they precede
         self._settles = 0
+        self._requests: dict[int, int] = {}  # owner -> request id, ended ones too
         self._suspensions = 0
         SplitLaw(engine, docket).check()
 
     def submitted(self, request_id: int) -> None:
         """A request was queued."""
         self.ledger.submitted(request_id)
+        self.preemptions.submitted(request_id)
 
     def before_pass(self, skip: str) -> None:
         """A pass is about to run."""
@@ -47,6 +54,8 @@ class Watch:
             self.steps.fruitless_passes = 0  # somebody outside took what the last passes had done
         if skip:
             self.steps.remember()
+        else:
+            self.preemptions.before_pass()
 
     def after_pass(self, skip: str, plan: StepPlan | None) -> None:
         """A pass ran: ``plan`` is what it dispatched, if anything."""
@@ -59,11 +68,15 @@ class Watch:
             if not taken.evicted:
                 steps.undone()
             return
+        self.preemptions.after_pass()
         new = plan is not None and self.ledger.planned(plan)
         steps.passed(plan is not None or taken.evicted > 0 or taken.deferred > 0, new or engine.awaits())
         if plan is None:
             return
         steps.admitted(plan)
+        self.told.rows(plan)
+        for row in plan.context:
+            self._requests[row.owner] = row.request_id
         self.sequences.plan_shape(plan)
         for row in plan.context:
             self.sequences.claimed(row, plan.iteration)
@@ -81,7 +94,14 @@ class Watch:
             return False
         self._suspensions = suspensions
         self.references.check_pairs(self.engine.iteration)
+        self.steps.stepped_aside()
         return True
+
+    def _refused(self, request: Request, end: int, last: bool) -> None:
+        """A chunk up to ``end`` found no pages."""
+        self.steps.unchanged(request)
+        if self.exhaustive:
+            self.steps.justified(request, end, last)
 
     def before_settle(self, plan: StepPlan, accepted: tuple[int, ...]) -> dict[int, int]:
         """The memory executes the step; returns which owner each live request has now."""
@@ -117,12 +137,20 @@ class Watch:
             self.shadow.run_between(self._between.pop(0)[1])
 
     def _request_of(self, owner: int) -> int:
-        request = self.engine.owners.get(owner)
-        return request.request_id if request is not None else -1
+        return self._requests.get(owner, -1)
+
+    def _tenant(self, pool: PagePool, page: int) -> int:
+        """Request that was granted ``page`` last; -1 where there was none."""
+        owners = self.shadow.owner[self.shadow.pools.index(pool)]
+        return self._request_of(owners[pool.slot[page]]) if page >= 0 else -1
 
     def _thorough(self, step: int) -> None:
+        self.references.check_owners(self._live_owners(), step)
         self.references.check(step)
         self.references.check_pairs(step)
+
+    def _live_owners(self) -> set[int]:
+        return {request.owner for request in self.engine.live.values()}
 
     def cancelled(self, request_id: int) -> None:
         """A client gave a request up."""
@@ -141,5 +169,6 @@ class Watch:
         self.shadow.run_records(engine.recorder.take())
         if engine.live and not engine.plans:
             self.steps.stalled("the run ended with requests that never finished")
+        self.references.check_owners(self._live_owners(), engine.iteration)
         self.references.check(engine.iteration, drained=not engine.live and not engine.plans)
         self.ledger.totals(engine.iteration)

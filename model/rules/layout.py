@@ -18,14 +18,32 @@ class Shape(enum.Enum):
     UNIFIED = "one manager that hosts both"
 
 
+class Edge(enum.Enum):
+    """The position whose query a window is kept for while rows are in flight."""
+
+    SETTLED = "the next one that is not settled"
+    OPTIMISTIC = "the next one if every draft in flight is accepted"
+    HIGHEST = "the last one of the verify row itself"
+
+
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What a windowed drafter pool keeps below its window: ``pages`` trailing pages, the lookahead, ``tokens`` more."""
+    """What a windowed drafter pool keeps below its window: ``pages`` trailing pages, the lookahead, ``tokens`` more.
+
+    ``edge``: the position that the window counts from when a row is dispatched.
+    """
 
     name: str = "window"
     pages: int = 0
     lookahead: bool = True
     tokens: int = 0
+    edge: Edge = Edge.SETTLED
+
+    def released_at(self, settled: int, width: int, rows: int) -> int:
+        """Position whose window stays: ``rows`` rows of ``width`` tokens are in flight, the newest included."""
+        if self.edge is Edge.SETTLED:
+            return settled
+        return settled + width * rows - (1 if self.edge is Edge.HIGHEST else width)
 
     def trail(self, lifecycle: Lifecycle, kind: DrafterKind, page_size: int) -> int:
         """Tokens kept below the window."""

@@ -11,11 +11,17 @@ from model.geometry import floor_to
 @dataclass(frozen=True, slots=True)
 class Chunking:
     """Chunk size of the V2 scheduler. ``charges_executed``: the budget pays what runs, not what is left after the
-    reuse discount. ``keeps_partial``: a chunk that cannot reach a page end is taken as it is."""
+    reuse discount. ``keeps_partial``: a chunk that cannot reach a page end is taken as it is. ``knows_hit``: what is
+    left to compute is counted from behind the hit."""
 
     name: str = "v2"
     charges_executed: bool = True
     keeps_partial: bool = True
+    knows_hit: bool = True
+
+    def counted_from(self, cursor: int, first: bool) -> int:
+        """Position from which the tokens to compute are counted when the chunk starts at ``cursor``."""
+        return 0 if first and not self.knows_hit else cursor
 
     def size(self, budget: int, cursor: int, length: int, drafts: int, limits: Limits) -> int:
         """Tokens of the next chunk from ``cursor``; 0 if the budget allows none.
@@ -41,10 +47,12 @@ class Chunking:
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """``newest_first``: the request that started last is suspended or paused first."""
+    """``newest_first``: the request that started last is suspended or paused first. ``keeps_place``: a preempted
+    request stays where it arrived in the queue, and does not go to its end."""
 
     name: str = "newest-started"
     newest_first: bool = True
+    keeps_place: bool = True
 
 
 @dataclass(frozen=True, slots=True)

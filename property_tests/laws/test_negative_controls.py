@@ -125,7 +125,7 @@ def test_a_page_that_was_freed_while_a_table_names_it_is_found(build: str) -> No
     page = table_of(world).pages[-1]
     pool_of(world).release_locked(array("i", [page]))
     step(world)
-    assert where(first(world)) == ("REF", -1, "target", page, -1)
+    assert where(first(world)) == ("REF", FIRST, "target", page, -1)
     assert first(world).expected.endswith("by the tables")
 
 
@@ -223,7 +223,7 @@ def test_a_lock_that_nobody_holds_is_found(build: str) -> None:
     page = table_of(world).pages[2]
     pool_of(world).locks[page] += 1
     step(world)
-    assert where(first(world)) == ("REF", -1, "target", page, -1)
+    assert where(first(world)) == ("REF", FIRST, "target", page, -1)
 
 
 def test_a_pool_that_counts_wrong_is_found() -> None:
@@ -237,7 +237,7 @@ def test_a_page_that_a_sequence_never_gave_back_is_found_after_the_drain() -> No
     world = healthy()
     page = pool_of(world).grant(1)[0]
     finish(world)
-    assert where(first(world))[:4] == ("REF", -1, "target", page)
+    assert where(first(world))[:4] == ("REF", SECOND, "target", page)  # who had it last
 
 
 def test_a_suspension_that_forgets_one_pool_is_found_in_both_modes() -> None:

@@ -1,0 +1,36 @@
+"""Faults of windows: which position a window is kept for, and what lies below it."""
+
+from __future__ import annotations
+
+from model.faults.base import fault
+from model.rules.layout import Edge, Retention
+
+ENTRIES = (
+    fault(
+        "freed-on-hope",
+        {"retention": Retention("optimistic-position", edge=Edge.OPTIMISTIC)},
+        "unified",
+        ("vllm#47728", "vllm#47282"),
+        ("WINDOW", "OWN", "INIT", "KEY"),
+        "reports/o19",
+        "Rejected drafts move the window back over pages that are gone.",
+    ),
+    fault(
+        "freed-by-highest",
+        {"retention": Retention("highest-position", edge=Edge.HIGHEST)},
+        "unified",
+        ("llama.cpp#18720", "llama.cpp#18727"),
+        ("WINDOW", "OWN", "INIT", "KEY"),
+        "reports/o23",
+        "The first token of a verify row attends cells that its last one freed.",
+    ),
+    fault(
+        "window-never-moves",
+        {"retention": Retention("never-released", tokens=1 << 30)},
+        "unified",
+        ("sglang#34924",),
+        ("WINDOW",),
+        "reports/o22",
+        "Windowed use grows with every token and ends in retractions.",
+    ),
+)

@@ -1,0 +1,99 @@
+"""PROGRESS of preemptions: who may be set back, and for whom. The order of arrival is the checker's own."""
+
+from __future__ import annotations
+
+from array import array
+
+from model.engine import Engine
+from model.eviction import DROPPABLE
+from model.invariants.base import Docket, Violation
+from model.request import CONTEXT, Request
+
+
+class PreemptionLaw:
+    """A started request loses its pages only to one that came before it and needs them, the newest holder first.
+
+    So the oldest request is never set back while others hold pages, and what a request prefills is bounded by the
+    growth of those before it.
+    """
+
+    def __init__(self, engine: Engine, docket: Docket) -> None:
+        self.engine, self.docket = engine, docket
+        self._arrival: dict[int, int] = {}  # request id -> how many came before it
+        self._arrived = 0
+        self._before: dict[int, tuple[int, list[array[int]]]] = {}  # started: request id -> owner, pages by column
+        self._tiers = any(pool.host_pages for pool in engine.twin.pools.values())
+
+    def submitted(self, request_id: int) -> None:
+        """A request id starts (perhaps again)."""
+        self._arrival[request_id] = self._arrived
+        self._arrived += 1
+
+    def before_pass(self) -> None:
+        """Remember who is started, and on which pages."""
+        self._before = {
+            request.spec.request_id: (request.owner, [table.pages for table in request.tables])
+            for request in self.engine.scheduler.active
+            if request.started
+        }
+
+    def after_pass(self) -> None:
+        """Judge the preemptions of a pass that was not undone."""
+        engine = self.engine
+        live = engine.live
+        lost = [name for name, (owner, _) in self._before.items() if name in live and live[name].owner != owner]
+        if not lost:
+            return
+        taken = engine.last_pass
+        running = {request.request_id for request in taken.generation}
+        running.update(request.request_id for request, _, _ in taken.chunks)
+        needed = self._tiers or self._needed([self._before[name][1] for name in lost])
+        holders = [request for request in engine.scheduler.active if engine.twin.sequences(request)]
+        for name in lost:
+            self.docket.count("PROGRESS")
+            self._judge(live[name], [other for other in holders if other is not live[name]], running, needed)
+
+    def _needed(self, given: list[list[array[int]]]) -> bool:
+        """Whether some pool could not have done without the pages that were given up."""
+        for pool in self.engine.twin.pools.values():
+            columns = [column.index for column in self.engine.twin.columns if column.pool is pool]
+            pages = sum(len(tables[index]) for tables in given for index in columns)
+            if sum(1 for state in pool.state if state <= DROPPABLE) < pages:
+                return True
+        return False
+
+    def _judge(self, request: Request, others: list[Request], running: set[int], needed: bool) -> None:
+        """One request lost its pages while ``others`` hold theirs."""
+        if not others:
+            return  # it began again alone
+        place = self._arrival[request.request_id]
+        older = [other for other in others if self._arrival[other.request_id] < place]
+        if not older:
+            self._report(request, "it came before all who hold pages", others)
+        elif not needed and all(other.request_id in running for other in older):
+            self._report(request, "nobody before it lacked a page", older)
+        younger = [other for other in others if self._arrival[other.request_id] > place]
+        # A context asks after the generation rows of the pass were taken: those are out of its reach.
+        asks = any(other.state is CONTEXT and other.request_id not in running for other in older)
+        kept = [
+            other
+            for other in younger
+            if self._before.get(other.request_id, (-1, []))[0] == other.owner
+            and not (asks and other.request_id in running)
+        ]
+        if kept:
+            self._report(request, "a newer one keeps its pages", kept)
+
+    def _report(self, request: Request, why: str, others: list[Request]) -> None:
+        names = ", ".join(str(other.request_id) for other in others[:8])
+        self.docket.report(
+            Violation(
+                "PROGRESS",
+                f"set back out of turn: {why}",
+                request.request_id,
+                step=self.engine.iteration,
+                expected="the newest request makes room for an older one that needs pages",
+                found=f"request {request.request_id} began again after {request.record.preemptions} preemptions; "
+                f"requests {names} hold pages",
+            )
+        )
