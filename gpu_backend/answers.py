@@ -15,7 +15,7 @@ import torch
 from gpu_backend.cells import CellState, device_tags
 from gpu_backend.layout import UNBACKED
 from model.reader import PROVISIONAL
-from model.rules.device import DeviceRules, Extent, Provisional, TableUpload, Unbacked
+from model.rules.device import Addressing, DeviceRules, Extent, Provisional, Rebase, TableUpload, Trim, Unbacked
 from model.rules.lookahead import Lookahead, chunk_end_sums
 from model.tokens import TokenStream, cell_tags, mix64_array
 
@@ -28,6 +28,9 @@ CARRIED_OUT: dict[enum.Enum, str] = {
     Lookahead.PLACEHOLDER: "chunk_tags looks at placeholders",
     Provisional.REWRITTEN: "fold_rows keeps every row",
     Provisional.KEPT: "fold_rows keeps the first of each fold",
+    Rebase.BOTH: "reads and writes take one converted table",
+    Addressing.TABLE: "kernels take every page from the table",
+    Trim.ACCEPTED: "slots advance by what was accepted",
     TableUpload.PER_STEP: "TableBuffer has a host buffer for each step in flight",
     TableUpload.SHARED_BUFFER: "TableBuffer lets the next step overwrite the one host buffer",
 }

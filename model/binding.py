@@ -17,6 +17,7 @@ class RowBinder:
     def __init__(self, twin: Twin, recorder: Recorder) -> None:
         self.twin, self.recorder = twin, recorder
         self.slots = SlotMap(twin.config.limits.max_batch)
+        self._left: dict[int, int] = {}  # request id -> base that an ended request left behind (wrong)
         page = twin.config.limits.page_size
         lives = [column.lifecycle for column in twin.columns if column.draft]
         self.trailing = all(life.window is None or life.trail >= page for life in lives)
@@ -48,6 +49,8 @@ class RowBinder:
             state = rule.returning(slots.parked.get(request.owner), position - request.lag, page, self.trailing)
         else:
             state = rule.first(position, 0 if claim.fresh else claim.tokens, page)
+            if request.request_id in self._left:
+                state = SlotState(self._left.pop(request.request_id), state.length)
         slot = slots.bind(request.owner, state.base)
         self.recorder.records.append((Record.BIND, slot, request.owner, position, state.base, state.length))
 
@@ -66,8 +69,10 @@ class RowBinder:
         """Base page of the drafter's context of ``owner``, bound to a slot or parked."""
         return self.slots.base.get(owner, self.slots.parked.get(owner, 0))
 
-    def unbind(self, owner: int) -> None:
-        """Forget an ended request or epoch."""
+    def unbind(self, owner: int, request_id: int = -1) -> None:
+        """Forget an ended epoch, or the request ``request_id`` that ended."""
+        if request_id >= 0 and not self.twin.rules.slots.forgets_ended:
+            self._left[request_id] = self.slots.base.get(owner, 0)
         slot = self.slots.release(owner)
         if slot is not None:
             self.recorder.records.append((Record.UNBIND, slot))

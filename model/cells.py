@@ -12,7 +12,7 @@ from model.events import EventLog, Kind
 from model.geometry import cdiv
 from model.plan import ContextRow, GenerationRow
 from model.reader import GUARD, LOGGED, UNWRITTEN
-from model.rules.device import DeviceRules, Extent, Unbacked
+from model.rules.device import Addressing, DeviceRules, Extent, Unbacked
 from model.table import TableRow
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ class CellStore:
         pool = self.pool_of[column.index]
         flat, owners, sealed = self.flat[pool], self.owner[pool], self.sealed[pool]
         view, base, owner = table.view, table.base, row.owner
+        adjacent, slot = self.device.addressing is Addressing.ADJACENT, GUARD
         at = begin
         while at < end:
             block = at // page
@@ -129,7 +130,10 @@ class CellStore:
                 stop = end
             place = block - base
             backed = 0 <= place < len(view)
-            slot = view[place] if backed else self.slot_at(table, block)
+            if adjacent and at > begin:
+                slot = min(slot + 1, len(owners) - 1)
+            else:
+                slot = view[place] if backed else self.slot_at(table, block)
             if not backed or owners[slot] != owner or offset < sealed[slot]:
                 if self.laws is not None:
                     self.laws.bad_write(self, row, column, block, slot, at, not backed)

@@ -32,7 +32,8 @@ class DrafterKind:
 
     ``lookahead``: tokens after ``i`` that cell ``i`` depends on (``None``: unknown, never paired; -1: the depth of
     the chain). ``slot``: keeps its context in a slot with a base. ``hidden``: a cell exists only where the target
-    really ran. ``attends``: its prefill reads earlier drafter cells.
+    really ran. ``attends``: its prefill reads earlier drafter cells. ``odd_pages``: its kernels take pages that are
+    no power of two (without a non-causal context kernel they do not).
     """
 
     name: str
@@ -43,7 +44,13 @@ class DrafterKind:
     attends: bool
     writes: Pass
     view: View
+    odd_pages: bool
     summary: str
+
+    def may_pair(self, chain: int, page_size: int) -> bool:
+        """Whether its pool may pair with a target of ``page_size``: it has one, its span is known, its kernels fit."""
+        known = self.span(chain) is not None
+        return self.has_pool and known and (self.odd_pages or page_size & (page_size - 1) == 0)
 
     def span(self, chain: int) -> int | None:
         """Lookahead D in tokens for a drafter with ``chain`` modules."""
@@ -58,16 +65,29 @@ class DrafterKind:
 KINDS: dict[str, DrafterKind] = {
     kind.name: kind
     for kind in (
-        DrafterKind("dflash", 0, True, True, True, False, Pass.BLOCK, View.TARGET, "DFlash: K queries in one block"),
-        DrafterKind("dspark", 0, True, True, True, False, Pass.BLOCK, View.TARGET, "DSpark: DFlash with a Markov head"),
-        DrafterKind("pard", 0, True, False, False, True, Pass.BLOCK, View.TARGET, "PARD: parallel mask tokens"),
-        DrafterKind("eagle3", 1, True, False, True, True, Pass.CHAIN, View.DRAFT, "EAGLE3, one model"),
-        DrafterKind("mtp-eagle", 1, True, False, True, True, Pass.CHAIN, View.DRAFT, "MTP head used as EAGLE"),
-        DrafterKind("mtp", -1, True, False, True, True, Pass.CHAIN, View.DRAFT, "chain of D MTP modules"),
         DrafterKind(
-            "draft-target-one-model", None, True, False, False, True, Pass.CHAIN, View.TARGET, "small model, one engine"
+            "dflash", 0, True, True, True, False, Pass.BLOCK, View.TARGET, False, "DFlash: K queries in one block"
         ),
-        DrafterKind("ngram", None, False, False, False, False, Pass.NONE, View.TARGET, "prompt lookup, no KV"),
+        DrafterKind(
+            "dspark", 0, True, True, True, False, Pass.BLOCK, View.TARGET, False, "DSpark: DFlash with a Markov head"
+        ),
+        DrafterKind("pard", 0, True, False, False, True, Pass.BLOCK, View.TARGET, True, "PARD: parallel mask tokens"),
+        DrafterKind("eagle3", 1, True, False, True, True, Pass.CHAIN, View.DRAFT, True, "EAGLE3, one model"),
+        DrafterKind("mtp-eagle", 1, True, False, True, True, Pass.CHAIN, View.DRAFT, True, "MTP head used as EAGLE"),
+        DrafterKind("mtp", -1, True, False, True, True, Pass.CHAIN, View.DRAFT, True, "chain of D MTP modules"),
+        DrafterKind(
+            "draft-target-one-model",
+            None,
+            True,
+            False,
+            False,
+            True,
+            Pass.CHAIN,
+            View.TARGET,
+            True,
+            "small model, one engine",
+        ),
+        DrafterKind("ngram", None, False, False, False, False, Pass.NONE, View.TARGET, True, "prompt lookup, no KV"),
     )
 }
 

@@ -187,7 +187,7 @@ class Engine:
             self.twin.free(request, ended=True)
         self.scheduler.remove(request)
         if request.owner >= 0:
-            self.binder.unbind(request.owner)
+            self.binder.unbind(request.owner, request.request_id)
             self.owners.pop(request.owner, None)
             self.recorder.records.append((Record.END, request.owner))
             self.log.note(Kind.RELEASE, request.owner)

@@ -95,6 +95,7 @@ class Twin:
         self.grown = (admission.grown(self.width),) * len(self.managers)  # recorded for each row
         self.growth = tuple(admission.growth(self.width, manager is not self.target) for manager in self.managers)
         self.padded = 1 << (self.width - 1).bit_length()  # captured graphs come in powers of two
+        self.columns_told = rules.columns.count(config.limits, config.drafter.drafts)
         self._releases_ahead = rules.retention.edge is not Edge.SETTLED
         self.resize_error = ""  # what the last growth of a context that failed said
         self.tag_span = self.kind.tag_span(config.drafter.chain)
@@ -314,7 +315,8 @@ class Twin:
                 manager.commit(sequence, end, final=last, fill_until=max(branch, 0))
             elif crossing:
                 manager.commit(sequence, branch, fill_until=branch)
-            sequence.settle(end)
+            if manager is self.target or self.paired or self.rules.mirror.hint(self.kind, end, end):
+                sequence.settle(end)  # a mirror that is told no history keeps all it has until the first verify row
             if last and not per_chunk:  # only what is live at the endpoint is left to publish
                 manager.commit(sequence, end, final=True, fill_until=max(branch, 0))
 
@@ -364,7 +366,7 @@ class Twin:
             else:
                 return known
         rows = [
-            table.snapshot(pool)
+            table.snapshot(pool, self.columns_told)
             for manager in self.managers
             for table, pool in zip(manager.sequences[owner].tables, manager.pools, strict=True)
         ]

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from model.cells import CellStore
 from model.drafter import Pass
 from model.events import EventLog, Kind
 from model.plan import ContextRow, GenerationRow, Record, StepPlan
 from model.reader import GUARD, LOGGED, MASKED, PROVISIONAL, Reader
-from model.rules.device import Extent, Provisional, TableUpload
+from model.rules.device import Provisional, Rebase, TableUpload, Trim
 from model.rules.lookahead import chunk_end_sums
+from model.slot_store import SlotStore
 from model.table import TableRow
 from model.tokens import cell_tags, mix64_array, named_seed
 
@@ -32,24 +32,18 @@ if TYPE_CHECKING:
 _GRANT, _COPY, _MOVE, _PUBLISH, _BIND, _UNBIND, _BEGIN, _END = (int(record) for record in Record)
 
 
-class Shadow(CellStore):
+class Shadow(SlotStore):
     """Memory of one engine. ``laws`` judges every read and write; ``None`` runs it unjudged."""
 
     def __init__(self, twin: Twin, laws: MemoryLaws | None, log: EventLog) -> None:
         super().__init__(twin, laws, log)
         config = twin.config
-        self.slots: dict[int, int] = {}  # row slot -> owner
-        slots = config.limits.max_batch + 1
-        self.length = [0] * slots  # target length per row slot
-        self.base = [0] * slots  # drafter base page per row slot
-        self.draft_length = [0] * slots
         self.readers: dict[int, Reader] = {}
         self.dirty: dict[int, Reader] = {}  # owners whose last decode cells are deferred
         self.defers = laws is None or not laws.exhaustive
         width = 2 * (config.drafter.drafts + 1) + 2 * self.page
         self._provisional = memoryview(np.full(width, PROVISIONAL, dtype=np.uint64))
         self._masked = memoryview(np.full(width, MASKED, dtype=np.uint64))
-        self._stale_rows: dict[tuple[int, int], tuple[TableRow, ...]] = {}
         self._steps = 1 + config.drafter.drafts
         # Columns whose frontier a step logs, and how far behind the slot's length their last final cell lies (0: the
         # target's, whose length says it); -1 where there is no drafter.
@@ -105,6 +99,8 @@ class Shadow(CellStore):
         self.length[slot] = length
         self.base[slot] = base
         self.draft_length[slot] = draft_length
+        if self.lookup is not None:
+            self.lookup.bind(slot, self.twin.rules.lookup)
         reader = self.readers.get(owner)
         if reader is not None:
             reader.pending = True
@@ -137,16 +133,20 @@ class Shadow(CellStore):
         self.iteration = plan.iteration
         self.device = plan.device
         context, generation = plan.context, plan.generation
+        self.verified = (generation, accepted)
         if self.device.table is TableUpload.SHARED_BUFFER:
-            context, generation = self._overwritten_tables(context, generation)
+            context, generation = self.overwritten_tables(context, generation)
         self._flush_all_but(generation)
         self.run_records(plan.records)
         if self.laws is not None:
             if generation is not plan.generation:
                 self.laws.uploaded(self, plan, (*context, *generation))
-            self.laws.rows(self, context, generation)
+            reads = generation if self.device.rebase is not Rebase.WRITES else [self.unbased(row) for row in generation]
+            self.laws.rows(self, context, reads)
         for row in context:
             self._run_chunk(row)
+        if self.lookup is not None:
+            self.look_up(context, generation)
         log: list[int] = []
         length, draft_length, base, page = self.length, self.draft_length, self.base, self.page
         (target, _), (drafted, behind) = steps = self._frontier_columns
@@ -178,7 +178,7 @@ class Shadow(CellStore):
                 self._run_generation(row, reader, count)
                 log += (row.owner, after, count, base[slot], draft_length[slot])
                 for index, back in steps:
-                    log += self._frontier(row, index, (draft_length[slot] if back else after) - max(1, back))
+                    log += self.frontier(row, index, (draft_length[slot] if back else after) - max(1, back))
         self.log.memory.add((Kind.MEM_STEP, 1 + len(log), plan.iteration, *log))
 
     def _deferred(self, row: GenerationRow, reader: Reader, index: int, position: int) -> tuple[int, int]:
@@ -188,15 +188,6 @@ class Shadow(CellStore):
         return self.slot_at(row.tables[index], position // self.page), reader.views[index][
             position + reader.lag
         ] & LOGGED
-
-    def _frontier(self, row: GenerationRow, index: int, position: int) -> tuple[int, int]:
-        """(slot, content) of the last final cell of a column, read back from memory; -1, 0 where there is none."""
-        if index < 0 or position < 0:
-            return GUARD, 0
-        slot = self.slot_at(row.tables[index], position // self.page)
-        if slot < 0:
-            return GUARD, 0
-        return slot, self.flat[self.pool_of[index]][slot * self.page + position % self.page] & LOGGED
 
     # -- deferred cells ------------------------------------------------------------------------------------------
 
@@ -253,15 +244,6 @@ class Shadow(CellStore):
                 share = min(share, max(0, valid) / (after - window_from))
         return share
 
-    def _overwritten_tables(
-        self, context: list[ContextRow], generation: list[GenerationRow]
-    ) -> tuple[list[ContextRow], list[GenerationRow]]:
-        """One host buffer serves all steps: row slot by row slot, a step finds what was written there before it."""
-        old = self._stale_rows
-        self._stale_rows = {(0, row.slot): row.tables for row in (*context, *generation)}
-        context = [row._replace(tables=old.get((0, row.slot), row.tables)) for row in context]
-        return context, [row._replace(tables=old.get((0, row.slot), row.tables)) for row in generation]
-
     def _run_chunk(self, row: ContextRow) -> None:
         reader = self.readers.get(row.owner)
         if reader is None:
@@ -274,7 +256,8 @@ class Shadow(CellStore):
         for column in self.draft_columns:
             if self.twin.kind.slot:
                 shift = self.draft_length[slot] - start  # a slot-local store writes at the slot's own length
-            self._write_draft_chunk(row, reader, column, start, end, shift)
+            stored = row if self.device.rebase is not Rebase.READS else self.unbased(row)
+            self._write_draft_chunk(stored, reader, column, start, end, shift)
         self.length[slot] = end
         self.draft_length[slot] = end + shift
         for column in self.columns:
@@ -330,15 +313,17 @@ class Shadow(CellStore):
 
     def _room(self, tables: tuple[TableRow, ...]) -> int:
         """Target position that a step may reach while everything it writes lies in backed pages of the row."""
-        if self.device.provisional is Provisional.KEPT or self.device.extent is Extent.COUNT:
+        if not self.device.plain:
             return -1
         reach = self._steps - 1 + max(0, self._steps - 1)
         return min(table.base + len(table.view) for table in tables) * self.page - reach
 
     def _run_drafter(self, row: GenerationRow, reader: Reader, count: int, position: int) -> None:
         """Fold the accepted tokens into the drafter's context, then draft."""
-        slot = row.slot
-        length = self.draft_length[slot] if self.twin.kind.slot else position
+        slot, trim = row.slot, self.device.trim
+        length = self.draft_length[slot] if self.twin.kind.slot or trim is not Trim.ACCEPTED else position
+        if self.device.rebase is Rebase.READS:
+            row = self.unbased(row)
         lag = position - length  # a slot seeded on a page boundary trails its request
         after = length + count
         kept = self.device.provisional is Provisional.KEPT
@@ -358,7 +343,7 @@ class Shadow(CellStore):
                 if self.laws is not None:
                     self.laws.folded(self, row, reader, column, (begin, final, lag))
         self._draft_cells(row, after, length)
-        self.draft_length[slot] = after
+        self.draft_length[slot] = after - (0 if self.twin.kind.slot else trim.surplus(count, row.width - 1))
         reader.lag = lag
         reader.draft_final = after + lag - max(0, self.twin.tag_span - 1)
         reader.drafted = after

@@ -32,6 +32,11 @@ class TableRow:
         return hash((self.sinks, self.base, self.pages))
 
 
+def shifted(row: TableRow, blocks: int) -> TableRow:
+    """``row`` as an access sees it that does not count its blocks from the base page ``blocks``."""
+    return TableRow(row.sinks, row.base + blocks, row.pages)
+
+
 class Table:
     """Pages of one lifecycle: ``sinks`` from block 0, ``pages`` from block ``base``; what lies between is released."""
 
@@ -43,10 +48,11 @@ class Table:
         self.pages = array("i")
         self.row: TableRow | None = None  # what the device was last told; None after a change
 
-    def snapshot(self, pool: PagePool) -> TableRow:
-        """The row as a step sees it; the same object as long as nothing changes."""
+    def snapshot(self, pool: PagePool, columns: int = 1 << 31) -> TableRow:
+        """The row as a step sees it, cut off behind ``columns`` blocks; the same object as long as nothing changes."""
         if self.row is None or pool.host_pages:
-            self.row = TableRow(pool.device_slots(self.sinks), self.base, pool.device_slots(self.pages))
+            pages = self.pages if self.end() <= columns else self.pages[: max(0, columns - self.base)]
+            self.row = TableRow(pool.device_slots(self.sinks), self.base, pool.device_slots(pages))
         return self.row
 
     def end(self) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from model.drafter import Seed
 from model.faults.base import fault
-from model.rules.admission import Epoch
-from model.rules.device import Extent, Provisional, TableUpload
+from model.rules.admission import Admission, Epoch
+from model.rules.columns import Columns
+from model.rules.device import Addressing, Extent, Provisional, Rebase, TableUpload, Trim, Unbacked
 from model.rules.layout import Retention
+from model.rules.lookup import Lookup
 from model.rules.slots import Slots
 
 ENTRIES = (
@@ -90,5 +92,104 @@ ENTRIES = (
         ("WINDOW", "OWN", "INIT"),
         "faults/release_early",
         "Acceptance dips whenever the window's edge meets a page edge.",
+    ),
+    fault(
+        "restore-missed",
+        {"slots": Slots("counter-without-content", hides_prefix=False)},
+        "paired-22",
+        ("mlx-dspark#33",),
+        ("FRONT", "INIT", "OWN", "WINDOW", "PUB"),
+        "reports/o07",
+        "The drafter counts a prefix that was not there to restore, and dies on it.",
+    ),
+    fault(
+        "standalone-trim",
+        {"trim": Trim.REJECTED},
+        "unified",
+        ("mlxcel#1002",),
+        ("FRONT", "INIT", "KEY", "PUB", "OWN"),
+        "reports/o08",
+        "Acceptance decays with the length of the output and never recovers.",
+    ),
+    fault(
+        "watermark-survives",
+        {"lookup": Lookup.FROM_WATERMARK},
+        "unified",
+        ("llama.cpp#27852",),
+        ("STATE",),
+        "reports/o09",
+        "A shorter prompt after a long one drafts from the long one's tokens: 86 % becomes 11 %.",
+    ),
+    fault(
+        "adjacent-slot",
+        {"addressing": Addressing.ADJACENT},
+        "unified",
+        ("text-generation-inference#2711",),
+        ("OWN", "PUB", "INIT", "KEY"),
+        "reports/o50",
+        "With reuse on, wrong results and device asserts under load.",
+    ),
+    fault(
+        "columns-of-the-length-limit",
+        {"columns": Columns.LENGTH_LIMIT},
+        "unified",
+        ("sglang#35985", "sglang#19016"),
+        ("SHAPE", "MAP", "OWN", "INIT"),
+        "reports/o56",
+        "Close to the length limit a verify step makes an illegal access.",
+    ),
+    fault(
+        "base-of-an-ended-request",
+        {"slots": Slots("base-by-request-id", forgets_ended=False)},
+        "paired-22",
+        ("seed 002: reset of a reused request id",),
+        ("STATE", "FRONT", "OWN"),
+        "faults/base_of_an_ended_request",
+        "A reused request id drafts with most of its context hidden.",
+    ),
+    fault(
+        "rebase-reads-only",
+        {"rebase": Rebase.READS},
+        "paired-22",
+        ("seed 002: fused preparation",),
+        ("OWN", "PUB", "INIT", "KEY", "WINDOW"),
+        "faults/rebase_reads_only",
+        "Behind a hidden prefix the drafter's cells land in other blocks.",
+    ),
+    fault(
+        "unrebased-reader",
+        {"rebase": Rebase.WRITES},
+        "paired-22",
+        ("seed 002: eager preparation",),
+        ("WINDOW", "OWN", "INIT", "KEY"),
+        "faults/unrebased_reader",
+        "Behind a hidden prefix the drafter reads the blocks from the row's start on.",
+    ),
+    fault(
+        "unbacked-page-zero",
+        {"admission": Admission("no-block-pages", covers_block=False), "unbacked": Unbacked.PAGE_ZERO},
+        "paired-22",
+        ("TensorRT-LLM: unbacked entries decode to page 0",),
+        ("OWN", "PUB", "INIT", "KEY", "FRONT", "ADMIT", "WINDOW"),
+        "faults/unbacked_page_zero",
+        "The request that holds page 0 answers differently when others draft.",
+    ),
+    fault(
+        "no-trail",
+        {"retention": Retention(), "slots": Slots("seeded-without-trail", parks=False, checks_trail=False)},
+        "paired-22",
+        ("seed 002: trailing page (X13)",),
+        ("WINDOW", "OWN", "INIT"),
+        "faults/no_trail",
+        "A slot that trails by 7 tokens reads a page that its window has released.",
+    ),
+    fault(
+        "window-without-lookahead",
+        {"retention": Retention("window-alone", lookahead=False)},
+        "unified",
+        ("found here: retention of a chained drafter",),
+        ("OWN", "WINDOW", "INIT", "PUB"),
+        "faults/window_without_lookahead",
+        "A chain of modules rewrites cells whose page is gone.",
     ),
 )

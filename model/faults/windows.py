@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from model.faults.base import fault
-from model.rules.layout import Edge, Retention
+from model.rules.admission import Admission
+from model.rules.layout import Edge, Mirror, Retention
 
 ENTRIES = (
     fault(
@@ -32,5 +33,29 @@ ENTRIES = (
         ("WINDOW",),
         "reports/o22",
         "Windowed use grows with every token and ends in retractions.",
+    ),
+    fault(
+        "draft-view",
+        {
+            "mirror": Mirror("draft-view", history=False, whole_prompt=True),
+            "admission": Admission("draft-outside-admission", counts_draft=False),
+        },
+        "mirror-21281",
+        ("TensorRT-LLM#21281", "seed 002: X11"),
+        ("ADMIT", "OWN", "INIT", "WINDOW", "SHAPE", "PUB"),
+        "faults/draft_view",
+        "A long prompt dies in the drafter's pool: could not resize.",
+    ),
+    fault(
+        "no-history",
+        {
+            "mirror": Mirror("target-view-without-history", history=False),
+            "admission": Admission("draft-outside-admission", counts_draft=False),
+        },
+        "mirror-21281",
+        ("TensorRT-LLM#21281, history hints",),
+        ("ADMIT", "OWN", "INIT", "WINDOW", "SHAPE", "PUB"),
+        "faults/no_history",
+        "The first chunks run; a later one finds the windowed pool full of what no window needs.",
     ),
 )

@@ -73,7 +73,9 @@ class MemoryLaws(WriteLaws):
         self.docket.count("STATE", total)
 
     def _row(self, shadow: Shadow, row: Row, reader: Reader) -> None:
-        """Look at every column of one row."""
+        """Look at every column of one row, and at what its slot keeps."""
+        if shadow.base[row.slot] * shadow.page >= shadow.draft_length[row.slot] + shadow.page:
+            self._strange_base(shadow, row)
         if isinstance(row, ContextRow):
             position = row.start
         else:
@@ -177,7 +179,7 @@ class MemoryLaws(WriteLaws):
             first, visible = rebased(table.base + len(table.view), shadow.base[row.slot], high, shadow.page)
             if isinstance(row, ContextRow) or not visible:
                 return high, high, 0  # the store projects and reads nothing; an empty context has nothing to read
-            low = column.lifecycle.read_from(high + 1)  # it reads once it has folded a token or more
+            low = column.lifecycle.read_from(high + shadow.commits(row.owner))  # it reads once it has folded them
             return max(first * shadow.page, low), high, position - high
         high = min(position, reader.draft_final)
         return max(hidden, column.lifecycle.read_from(position)), high, 0

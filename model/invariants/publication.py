@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.cells import CellStore
-from model.invariants.base import Docket, Violation
+from model.invariants.base import Violation
+from model.invariants.slot_state import SlotLaws
 from model.plan import ContextRow, GenerationRow
 from model.reader import SENTINELS, Reader
 
@@ -19,11 +20,8 @@ if TYPE_CHECKING:
 Row = ContextRow | GenerationRow
 
 
-class WriteLaws:
+class WriteLaws(SlotLaws):
     """Judge of what is written and published in one memory."""
-
-    def __init__(self, docket: Docket) -> None:
-        self.docket = docket
 
     def bad_write(
         self, shadow: CellStore, row: Row, column: Column, block: int, slot: int, position: int, unbacked: bool
@@ -53,21 +51,6 @@ class WriteLaws:
                 shadow.iteration,
                 expected=expected,
                 found=found,
-            )
-        )
-
-    def _strange_drafts(self, shadow: Shadow, row: GenerationRow, reader: Reader, position: int) -> None:
-        """Drafts belong to the epoch and the position at which the drafter's last pass proposed them."""
-        proposed = f"drafts proposed at position {reader.flushed}" if reader.slot >= 0 else "no drafts in this epoch"
-        self.docket.report(
-            Violation(
-                "STATE",
-                "verifies drafts that are not its own" if row.real_drafts else "lost the drafts it had",
-                row.request_id,
-                position=position,
-                step=shadow.iteration,
-                expected=proposed,
-                found=f"a row at {position} that verifies {'drafts' if row.real_drafts else 'placeholders'}",
             )
         )
 

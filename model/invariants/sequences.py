@@ -126,7 +126,8 @@ class SequenceLaws:
     def settled(self, shadow: Shadow, plan: StepPlan) -> None:
         """After a verify row, cursor, target and drafter stand at one position (a slot may trail by part of a page)."""
         engine = self.engine
-        paired = engine.twin.paired and engine.twin.kind.slot
+        kind = engine.twin.kind
+        paired, apart = engine.twin.paired and kind.slot, engine.twin.has_drafter and not kind.slot
         page = engine.config.limits.page_size
         owners, slots, lengths, drafted = engine.owners, shadow.slots, shadow.length, shadow.draft_length
         self.docket.count("FRONT", len(plan.generation))
@@ -140,7 +141,7 @@ class SequenceLaws:
             position = request.prompt_length + request.generated - 1
             if lengths[slot] != position:
                 self._apart(request, engine.twin.columns[0].pool.name, plan.iteration, position, lengths[slot])
-            if paired and not position - page < drafted[slot] <= position:
+            if (paired and not position - page < drafted[slot] <= position) or (apart and drafted[slot] != position):
                 self._apart(request, engine.twin.columns[-1].pool.name, plan.iteration, position, drafted[slot])
 
     def _apart(self, request: Request, pool: str, step: int, expected: int, found: int) -> None:

@@ -127,7 +127,8 @@ class StepLaws:
                     continue
                 self.docket.count("ROLLBACK")
                 flying = sum(row.owner == request.owner for plan in engine.plans for row in plan.generation)
-                reach = max(sequence.history, request.settled_position()) + self._reserve + self._width * flying
+                settled = max(sequence.history, request.settled_position(), request.cursor)
+                reach = settled + self._reserve + self._width * flying
                 held = sequence.capacity - request.owed[place]
                 if held > reach:
                     self._kept(request, f"at most {reach} tokens backed", f"{held} tokens backed", place)

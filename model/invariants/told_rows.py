@@ -37,6 +37,8 @@ class ToldRows:
         if request is None:
             return
         settled = request.settled_position() if request.state is GENERATION else -1
+        if settled <= request.context_length:
+            settled = -1  # a mirror that was told no history learns it with the first verify row
         for column, table in zip(self.engine.twin.columns, row.tables, strict=True):
             sequence = column.manager.sequences[row.owner]
             self.docket.count("SHAPE")
@@ -44,10 +46,12 @@ class ToldRows:
             if end < blocks:
                 expected = f"{blocks} columns: {sequence.capacity} tokens may be written"
                 self._report("SHAPE", "a table row ends before its request", row, column, step, expected, str(end))
-            if column.lifecycle.window is not None and isinstance(row, GenerationRow):
+            if column.lifecycle.window is not None and settled >= 0:
                 self._bounded(row, column, table, settled, step)
 
-    def _bounded(self, row: GenerationRow, column: Column, table: TableRow, settled: int, step: int) -> None:
+    def _bounded(
+        self, row: ContextRow | GenerationRow, column: Column, table: TableRow, settled: int, step: int
+    ) -> None:
         """Below the window at ``settled`` and the lookahead a pool keeps one page at most, whatever its rule says."""
         life, page = column.lifecycle, self.page
         self.docket.count("WINDOW")

@@ -7,11 +7,22 @@ from dataclasses import dataclass, field, fields
 from model.rules.admission import Accounting, Admission, Epoch, Rewind, Suspension
 from model.rules.budget import Budget
 from model.rules.claim import ClaimRule, WindowedPair
+from model.rules.columns import Columns
 from model.rules.copy import CopyPartialPage, WriteInPlace
-from model.rules.device import DeviceRules, Extent, Provisional, TableUpload, Unbacked
+from model.rules.device import (
+    Addressing,
+    DeviceRules,
+    Extent,
+    Provisional,
+    Rebase,
+    TableUpload,
+    Trim,
+    Unbacked,
+)
 from model.rules.keys import KeysRule, MatchBackoff
 from model.rules.layout import Index, Layout, Mirror, Pairing, Retention, Shape
 from model.rules.lookahead import Lookahead
+from model.rules.lookup import Lookup
 from model.rules.prune import PruneRule, TrimThenPrune
 from model.rules.publish import Publish
 from model.rules.ranks import Ranks
@@ -48,13 +59,27 @@ class Rules:
     table: TableUpload = TableUpload.PER_STEP
     index: Index = Index()
     accounting: Accounting = Accounting()
+    rebase: Rebase = Rebase.BOTH
+    addressing: Addressing = Addressing.TABLE
+    trim: Trim = Trim.ACCEPTED
+    lookup: Lookup = Lookup.FROM_START
+    columns: Columns = Columns.ROWS_IN_FLIGHT
     budget: Budget = Budget()
     ranks: Ranks = Ranks()
     transfer: Transfer = Transfer()
 
     def device(self) -> DeviceRules:
         """The answers that travel with each plan."""
-        return DeviceRules(self.lookahead, self.extent, self.unbacked, self.provisional, self.table)
+        return DeviceRules(
+            self.lookahead,
+            self.extent,
+            self.unbacked,
+            self.provisional,
+            self.table,
+            self.rebase,
+            self.addressing,
+            self.trim,
+        )
 
     def named(self) -> dict[str, str]:
         """Rule by rule, the name of the answer."""

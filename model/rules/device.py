@@ -17,6 +17,20 @@ class DeviceRules:
     unbacked: Unbacked
     provisional: Provisional
     table: TableUpload
+    rebase: Rebase
+    addressing: Addressing
+    trim: Trim
+
+    @property
+    def plain(self) -> bool:
+        """Whether the cells of a step can be told from lengths and tables alone, however late they are looked at."""
+        return (
+            self.provisional is Provisional.REWRITTEN
+            and self.extent is Extent.LAST_BACKED
+            and self.rebase is Rebase.BOTH
+            and self.addressing is Addressing.TABLE
+            and self.trim is Trim.ACCEPTED
+        )
 
 
 class Extent(enum.Enum):
@@ -45,3 +59,36 @@ class TableUpload(enum.Enum):
 
     PER_STEP = "the step's own"
     SHARED_BUFFER = "whatever the shared buffer holds when the copy runs"
+
+
+class Rebase(enum.Enum):
+    """Rule *rebase*: which accesses to a drafter's row count its blocks from the slot's base page."""
+
+    BOTH = "reads and writes"
+    READS = "reads only"
+    WRITES = "writes only"
+
+
+class Addressing(enum.Enum):
+    """Rule *addressing*: where the cells behind a page end are written."""
+
+    TABLE = "where the block table says"
+    ADJACENT = "in the page behind"
+
+
+class Trim(enum.Enum):
+    """Rule *trim*: how much of its own entries a drafter without a slot takes back after a verify row."""
+
+    ACCEPTED = "all behind the accepted tokens"
+    REJECTED = "as many as were rejected and one"
+
+    def surplus(self, accepted: int, drafts: int) -> int:
+        """Entries taken back too many when ``accepted`` tokens of a row with ``drafts`` drafts were committed.
+
+        The drafter wrote one entry for each draft. ``accepted`` of them stand (one more has to be written when all
+        drafts were accepted); trimming ``min(rejected + 1, drafts)`` leaves fewer.
+        """
+        if self is Trim.ACCEPTED:
+            return 0
+        rejected = drafts - (accepted - 1)
+        return accepted - (drafts - min(rejected + 1, drafts))

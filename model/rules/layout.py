@@ -59,11 +59,8 @@ class Pairing:
     always: bool = False
 
     def allows(self, kind: DrafterKind, drafter: Drafter, page_size: int) -> bool:
-        """Hidden-state drafters without a non-causal kernel need power-of-two pages; tests use small ones."""
-        if self.always:
-            return kind.has_pool
-        known = kind.span(drafter.chain) is not None
-        return kind.has_pool and known and (page_size & (page_size - 1) == 0 or not kind.slot)
+        """Whether a build with this answer pairs ``drafter`` at pages of ``page_size`` tokens."""
+        return kind.has_pool if self.always else kind.may_pair(drafter.chain, page_size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ class Slots:
     ``hides_prefix``: a prefix whose drafter cells do not exist here lies below the base. ``parks``: an absent
     request's base is kept. ``seed``: where a slot with no parked base starts. ``keeps_base``: a failed forward
     restores the base as well as the length. ``stores_in_place``: a context tail is stored at its target position,
-    not at the slot's own 0.
+    not at the slot's own 0. ``checks_trail``: a seed on the page boundary is used only where pools keep a trailing
+    page. ``forgets_ended``: a new request under an ended one's id starts with a base of its own.
     """
 
     name: str = "parked-and-resumed"
@@ -24,6 +25,8 @@ class Slots:
     seed: Seed = Seed.PAGE
     keeps_base: bool = True
     stores_in_place: bool = True
+    checks_trail: bool = True
+    forgets_ended: bool = True
 
     def first(self, claim: int, reused: int, page_size: int) -> SlotState:
         """Slot of a request whose context starts at ``claim`` with ``reused`` drafter tokens claimed along.
@@ -46,6 +49,6 @@ class Slots:
             return SlotState(parked, position)
         if self.seed is Seed.ZERO:
             return SlotState(0, 0)
-        if self.seed is Seed.PAGE and trailing:
+        if self.seed is Seed.PAGE and (trailing or not self.checks_trail):
             return SlotState(position // page_size, floor_to(position, page_size))
         return SlotState(cdiv(position, page_size), position)

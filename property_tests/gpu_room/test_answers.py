@@ -28,7 +28,7 @@ from model.plan import ContextRow
 from model.reader import SENTINELS
 from model.rules import slots
 from model.rules.base import Rules
-from model.rules.device import DeviceRules, Extent, Provisional, TableUpload, Unbacked
+from model.rules.device import Addressing, DeviceRules, Extent, Provisional, Rebase, TableUpload, Trim, Unbacked
 from model.rules.lookahead import Lookahead
 from model.shadow import Shadow
 from model.table import TableRow
@@ -148,12 +148,57 @@ def uploads_alike(device: torch.device, rule: TableUpload) -> None:
             ContextRow(0, slot, slot, 0, 1, False, (TableRow(b"", 0, np.array(pages, np.int32).tobytes()),))
             for slot, pages in rows.items()
         ]
-        seen = shadow._overwritten_tables(plan, [])[0] if rule is TableUpload.SHARED_BUFFER else plan
+        seen = shadow.overwritten_tables(plan, [])[0] if rule is TableUpload.SHARED_BUFFER else plan
         buffer.upload(torch.tensor(list(rows)), torch.tensor(list(rows.values()), dtype=torch.int32))
         wanted = [[-1] * 3] * 4
         for row in seen:
             wanted[row.slot] = list(row.tables[0].view)
         assert buffer.table.tolist() == wanted
+
+
+def rebases_alike(device: torch.device, rule: Rebase) -> None:
+    """A row of four blocks behind base page 2: entry 0 of the converted row is block 2 for reads and writes."""
+    shadow = Shadow(twin_of(config()), None, EventLog())
+    shadow.device = replace(Rules().device(), rebase=rule)
+    pages = [7, 3, 9, 4]
+    row = TableRow(b"", 0, np.array(pages, np.int32).tobytes())
+    table = torch.tensor([pages], dtype=torch.int32, device=device)
+    call = ConvertCall(table, int32([2], device), torch.full_like(table, 77), int32([77], device))
+    for launch in convert_launches(call):
+        launch()
+    assert call.out[0, :2].tolist() == [shadow.slot_at(row, 2 + entry) for entry in range(2)]
+
+
+def addresses_alike(device: torch.device, rule: Addressing) -> None:
+    """Four cells across a page end, in a row whose pages do not lie side by side."""
+    shadow = Shadow(twin_of(config()), None, EventLog())
+    shadow.device = replace(Rules().device(), addressing=rule)
+    pages, tag = [5, 9], torch.arange(100, 104)
+    row = ContextRow(0, 1, 0, 2, 6, True, (TableRow(b"", 0, np.array(pages, np.int32).tobytes()),) * 2)
+    shadow.write(row, shadow.columns[1], row.tables[1], 2, 6, memoryview(tag.numpy().astype(np.uint64)))
+    wanted = device_tags(shadow.cells[shadow.pool_of[1]][pages].reshape(-1))
+    before, rows = torch.zeros(2, dtype=torch.int64), torch.zeros(4, dtype=torch.int32)
+    state = torch.full((4,), int(CellState.FINAL), dtype=torch.int8)
+    found = stored(device, torch.tensor([pages], dtype=torch.int32), before, rows, 2, tag, state)
+    assert torch.equal(found[2:6], wanted[2:6])
+
+
+def trims_alike(device: torch.device, rule: Trim) -> None:
+    """A drafter without a slot of its own stands where its request does after 1, 3 and 5 of 5 tokens."""
+    world, shadow = serving(Drafter("draft-target-one-model", 4, None), trim=rule)
+    submit(world, spec(0, 12, 20))
+    step(world)
+    step(world)
+    slot = shadow.readers[1].slot
+    for count in (1, 3, 5):
+        memory = Slots.empty(1, 1, device)
+        memory.length.fill_(shadow.draft_length[slot])
+        step(world, count)
+        one = int32([0], device)
+        slots_launch(
+            SlotCall(memory, int32([int(SlotOp.ADVANCE)], device), one, int32([count], device), one, PAGE, 500)
+        )()
+        assert memory.length.tolist() == [shadow.draft_length[slot]]
 
 
 ALIKE: dict[type[enum.Enum], Callable[..., None]] = {
@@ -162,6 +207,9 @@ ALIKE: dict[type[enum.Enum], Callable[..., None]] = {
     Lookahead: looks_alike,
     Provisional: folds_alike,
     TableUpload: uploads_alike,
+    Rebase: rebases_alike,
+    Addressing: addresses_alike,
+    Trim: trims_alike,
 }
 
 

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.config import Drafter
 from model.drafter import KINDS, Pass, Seed, SlotMap, SlotState, View, rebased
 from model.geometry import cdiv, floor_to
+from model.rules.layout import Pairing
 from model.rules.slots import Slots
 
 # -- kinds ------------------------------------------------------------------------------------------------------------
@@ -39,6 +41,18 @@ def test_each_drafter_is_what_its_model_makes_it(
 
 def test_there_are_no_other_drafters() -> None:
     assert len(KINDS) == 8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_drafter_pairs_where_its_span_is_known_and_its_kernels_take_the_page(kind: str) -> None:
+    """Hidden-state drafters with slots want pages that are a power of two; seed 000."""
+    entry = KINDS[kind]
+    pairs = {page for page in (32, 48, 128) if entry.may_pair(2, page)}
+    if entry.slot:
+        assert pairs == {32, 128}
+    else:
+        assert pairs == (set() if kind in {"draft-target-one-model", "ngram"} else {32, 48, 128})
+    assert Pairing().allows(entry, Drafter(kind, 3, chain=2), 48) == (48 in pairs)
 
 
 def test_only_separate_draft_engines_keep_a_cursor_of_their_own() -> None:

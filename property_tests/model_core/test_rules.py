@@ -11,17 +11,29 @@ import pytest
 
 import model.rules.device as device
 from model.builds import BUILDS, DEFAULT_BUILD, Build
-from model.config import Drafter
+from model.config import Drafter, Limits
 from model.drafter import KINDS
 from model.faults import FAULTS, resolve_build
+from model.geometry import Lifecycle
 from model.invariants import INVARIANTS
+from model.lookup import LookupTable
 from model.ops import World
-from model.rules.admission import Admission, Rewind
+from model.rules.admission import Admission, Epoch, Rewind
 from model.rules.base import Rules
 from model.rules.claim import Claim
-from model.rules.device import Extent, Provisional, TableUpload, Unbacked
-from model.rules.layout import Mirror, Pairing, Retention, Shape
+from model.rules.columns import Columns
+from model.rules.device import (
+    Addressing,
+    Extent,
+    Provisional,
+    Rebase,
+    TableUpload,
+    Trim,
+    Unbacked,
+)
+from model.rules.layout import Edge, Mirror, Pairing, Retention, Shape
 from model.rules.lookahead import Lookahead
+from model.rules.lookup import Lookup
 from model.rules.publish import BranchWindow, Publish
 from property_tests.model_core.helpers import codes, config, lifecycle, serve, spec, twin_of, world
 
@@ -164,6 +176,58 @@ def test_a_rewind_gives_back_what_was_recorded_and_not_the_padded_width() -> Non
     assert Rewind(recorded=False).surplus(grown=3, committed=1, padded=8) == 7
 
 
+@pytest.mark.parametrize(("accepted", "surplus"), [(1, 1), (2, 2), (3, 2), (4, 2), (5, 2)])
+def test_a_standalone_drafter_that_trims_its_rejected_entries_falls_behind(accepted: int, surplus: int) -> None:
+    """O08 at K = 4: two entries behind in each rejecting round, and the entry that full acceptance needs is missing."""
+    assert Trim.REJECTED.surplus(accepted, 4) == surplus
+    assert Trim.ACCEPTED.surplus(accepted, 4) == 0
+
+
+def test_a_table_has_columns_for_the_length_limit_and_the_rows_in_flight_behind_it() -> None:
+    """X16: 8,193 columns for a million tokens in pages of 128; O56: 8 for a limit of 32 in pages of 4 are too few."""
+    million = Limits(128, 88, 8192, 1_048_576, 128, extra_tokens=8)
+    assert Columns.ROWS_IN_FLIGHT.count(million, 7) == 8193
+    toy = Limits(4, 4, 32, 32, 4)
+    assert (Columns.LENGTH_LIMIT.count(toy, 6), Columns.ROWS_IN_FLIGHT.count(toy, 6)) == (8, 14)
+
+
+def test_a_row_grows_by_its_width_and_nothing_else() -> None:
+    right = Admission()
+    assert [right.growth(8, draft) for draft in (False, True)] == [8, 8]
+    assert [Admission(charges_once=False).growth(8, draft) for draft in (False, True)] == [8, 16]
+    assert Admission(grows_row=False).growth(8, draft=False) == 1
+    assert (right.reached(23, 16, 4), Admission(counts_pages=False).reached(23, 16, 4)) == (23, 20)
+
+
+def test_a_window_may_lie_across_one_page_more_than_it_fills() -> None:
+    """O21, by brute force: pages of 8 and a window of 4 that advances by one token."""
+    life = Lifecycle("draft", "draft", "draft", 4)
+    most = max(life.live_blocks(history, history + 1, 8) for history in range(64))
+    assert most == Admission().floor(life, 64, 1, 0, 8) == 2
+    assert Admission(straddles=False).floor(life, 64, 1, 0, 8) == 1
+
+
+@pytest.mark.parametrize(("edge", "position"), [(Edge.SETTLED, 8), (Edge.OPTIMISTIC, 12), (Edge.HIGHEST, 15)])
+def test_a_window_is_kept_for_the_settled_position_whatever_is_in_flight(edge: Edge, position: int) -> None:
+    """O19 and O23: 8 tokens settled, two rows of 4 in flight."""
+    assert Retention(edge=edge).released_at(8, 4, 2) == position
+
+
+def test_drafts_are_verified_in_the_epoch_that_proposed_them() -> None:
+    assert [Epoch().may_verify(proposed, 3) for proposed in (3, 2, -1)] == [True, False, False]
+    assert [Epoch(drops_drafts=False).may_verify(proposed, 3) for proposed in (3, 2, -1)] == [True, True, False]
+
+
+def test_an_n_gram_drafter_reads_each_request_from_its_first_token() -> None:
+    """O09: 20 tokens, then 8 in the same slot."""
+    for rule, found in ((Lookup.FROM_START, (2, 8)), (Lookup.FROM_WATERMARK, (1, 20))):
+        table = LookupTable(1)
+        for owner, length in ((1, 20), (2, 8)):
+            table.bind(0, rule)
+            table.read(0, owner, length)
+        assert (table.reader[0], table.watermark[0]) == found
+
+
 def test_branch_windows_are_published_by_policy() -> None:
     policies = list(config().policy.__class__)
     published = {
@@ -211,6 +275,13 @@ MEMBERS: dict[enum.Enum, Member] = {
     Provisional.KEPT: Member({}, "INIT"),
     TableUpload.PER_STEP: Member({}, None),
     TableUpload.SHARED_BUFFER: Member({}, "MAP"),
+    Rebase.BOTH: Member({}, None),
+    Rebase.READS: Member({}, "OWN"),
+    Rebase.WRITES: Member({}, "WINDOW"),
+    Addressing.TABLE: Member({}, None),
+    Addressing.ADJACENT: Member({}, "OWN"),
+    Trim.ACCEPTED: Member({}, None),
+    Trim.REJECTED: Member({}, "FRONT"),
     Lookahead.PROMPT: Member({}, None),
     Lookahead.PLACEHOLDER: Member({}, "KEY"),
 }
@@ -219,18 +290,29 @@ RULE_OF: dict[type[enum.Enum], str] = {
     Unbacked: "unbacked",
     Provisional: "provisional",
     TableUpload: "table",
+    Rebase: "rebase",
+    Addressing: "addressing",
+    Trim: "trim",
     Lookahead: "lookahead",
 }
 
 
+DRAFTERS: dict[type[enum.Enum], Drafter] = {
+    Lookahead: Drafter("mtp", 3, None, 2),
+    Trim: Drafter("draft-target-one-model", 4),
+}
+
+
 def played(member: enum.Enum) -> World:
-    """A repeated prompt and its neighbours: with two tokens of lookahead for the lookahead rule, else with DFlash."""
+    """A repeated prompt and its neighbours, with DFlash or the drafter that the rule is about."""
     rules = {**MEMBERS[member].rules, RULE_OF[type(member)]: member}
     build = Build("device", replace(BUILDS["paired-22"].rules, **rules), "a device rule", "here", False)
-    drafter = Drafter("mtp", 3, None, 2) if isinstance(member, Lookahead) else Drafter("dflash", 7, 8)
+    drafter = DRAFTERS.get(type(member), Drafter("dflash", 7, 8))
     serving = world(config(drafter=drafter, pages=200, draft_pages=200), build)
     prompt = list(range(10, 50))
     serve(serving, spec(0, prompt, 20))
+    if isinstance(member, Rebase):
+        serving.engine.twin.pools["draft"].evict_down_to(0)  # so that the repeat starts behind a base
     serve(serving, spec(1, [*prompt[:4], 1, 2, 3, 4], 12), spec(2, prompt, 12), spec(3, 5, 9), accepted=3)
     return serving
 
