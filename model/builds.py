@@ -135,6 +135,7 @@ BUILDS: dict[str, Build] = {
             "The experiment that claims the target's match without the drafter's window: only acceptance suffers.",
             "experiment of seed 003: acceptance length 3.219 instead of 3.722",
             correct=False,
+            must_fire=("AL",),
         ),
         Build(
             "unified",

@@ -43,6 +43,19 @@ class TwinView:
             return self._draft_probe().tokens
         return twin.target.deepest(self.probe.match, self.target, twin.target.optional, self._keys())
 
+    def touched(self, end: int) -> int:
+        twin = self.twin
+        draft = twin.target if twin.draft is None else twin.draft
+        nodes = (self.probe if twin.draft is None else self._draft_probe()).match.nodes
+        columns = twin.target.optional if twin.draft is None else draft.required
+        while end > 0:
+            block = (end - 1) // self.page_size
+            covered = min(nodes[block].coverage[column] for column in columns) if block < len(nodes) else 0
+            if covered:
+                return min(end, block * self.page_size + covered)
+            end = block * self.page_size
+        return 0
+
     def required(self, end: int) -> int:
         twin = self.twin
         return twin.target.deepest(self.probe.match, end, twin.target.required, self._keys())

@@ -256,5 +256,5 @@ def named_fields(kind: Kind, values: tuple[int, ...]) -> dict[str, Any]:
     return result
 
 
-# Record codes of model.plan in order: GRANT, COPY, MOVE, PUBLISH, BIND, UNBIND, BEGIN, END.
-_RECORD_KINDS = (Kind.GRANT, Kind.COPY, Kind.MOVE, Kind.PUBLISH, Kind.BIND, Kind.UNBIND, None, None)
+# Record codes of model.plan in order: GRANT, COPY, MOVE, PUBLISH, BIND, UNBIND, BEGIN, END, CLAIM.
+_RECORD_KINDS = (Kind.GRANT, Kind.COPY, Kind.MOVE, Kind.PUBLISH, Kind.BIND, Kind.UNBIND, None, None, None)

@@ -22,7 +22,7 @@ from model.pages import PagePool
 from model.plan import Recorder
 from model.request import Request, Totals
 from model.rules.base import Rules
-from model.rules.claim import Claim
+from model.rules.claim import Claim, TargetOnly
 from model.rules.layout import Edge, Shape
 from model.sequence import ACTIVE, SequenceCache
 from model.table import TableRow
@@ -97,9 +97,11 @@ class Twin:
         self.padded = 1 << (self.width - 1).bit_length()  # captured graphs come in powers of two
         self.columns_told = rules.columns.count(config.limits, config.drafter.drafts)
         self._releases_ahead = rules.retention.edge is not Edge.SETTLED
+        separate = rules.layout.shape is Shape.SEPARATE or self.paired or not self.has_drafter
+        self.claim_rule = rules.claim if separate else TargetOnly()  # what cannot pair runs beside the target's reuse
         self.resize_error = ""  # what the last growth of a context that failed said
         self.tag_span = self.kind.tag_span(config.drafter.chain)
-        self.span = self.kind.tag_span(config.drafter.chain) if self.paired else 0
+        self.span = self.tag_span if self.paired or rules.pairing.keys_unpaired else 0
 
     def _size(self, name: str, draft: tuple[Lifecycle, ...]) -> PoolSize:
         """Size of a pool; fused pages are as many as the target's."""
@@ -140,7 +142,7 @@ class Twin:
             request.rows = ()
             return Claim(0, fresh=False)
         view = TwinView(self, request, self.target.probe(keys))
-        decision = (decide or self.rules.claim.decide)(view)
+        decision = (decide or self.claim_rule.decide)(view)
         if self.draft is not None and self.paired:
             decision = self._claim_pair(request, view, decision, totals)
         else:
@@ -305,8 +307,9 @@ class Twin:
     def advance(self, request: Request, end: int, last: bool) -> None:
         """A chunk up to ``end`` was dispatched: publish what the policy lets, then release what is stale."""
         branch = request.claim.branch
-        crossing = branch >= 0 and request.cursor < branch <= end
         publish, policy = self.rules.publish, self.config.policy
+        branch = branch if publish.fills_branch else -1
+        crossing = branch >= 0 and request.cursor < branch <= end
         for manager in self.managers:
             sequence = manager.sequences[request.owner]
             sequence.wrote(end)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from model.tree import Node, PrefixTree
 
 BULK = 24  # from this many pages on, numpy beats a loop
+UNCACHED = 255  # column of a page that no node caches
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class PagePool:
         self.priority = array("i", bytes(4 * total))
         self.slot = array("i", range(total))
         self.node: list[Node | None] = [None] * total
-        self.column = bytearray(total)  # lifecycle column of the node that caches the page
+        self.column = bytearray(bytes((UNCACHED,)) * total)  # lifecycle column of the node that caches the page
         self.rings = EvictionRings(self)
         self.free_ids = array("i", range(total - 1, -1, -1))
         self.free_slots = array("i", range(device_pages - 1, -1, -1)) if host_pages else self.free_ids
@@ -306,6 +307,7 @@ class PagePool:
     def detach(self, page: int) -> None:
         """Take ``page`` out of the prefix tree; an unheld page becomes free."""
         self.node[page] = None
+        self.column[page] = UNCACHED
         if self.state[page] == DROPPABLE:
             self._free(page)
 

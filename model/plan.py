@@ -29,6 +29,7 @@ class Record(enum.IntEnum):
     UNBIND = 5  # row slot
     BEGIN = 6  # owner, request: its tokens become known to the memory
     END = 7  # owner
+    CLAIM = 8  # owner, request, what an observer noted of its claim; only while laws are checked
 
 
 class Recorder:

@@ -35,6 +35,7 @@ class Reader:
         "pending",
         "request_id",
         "room",
+        "scope",
         "seeds",
         "seen_rows",
         "seen_versions",
@@ -49,6 +50,7 @@ class Reader:
         assert request.stream is not None
         self.owner = request.owner
         self.request_id = request.request_id
+        self.scope = request.spec.scope
         self.stream: TokenStream = request.stream
         self.tags = tags  # per column, [cells]
         self.seeds = seeds  # per column, of its tags
@@ -65,3 +67,17 @@ class Reader:
         self.drafted = -1  # context length at the last drafter pass
         self.seen_rows: list[TableRow | None] = [None] * len(tags)
         self.seen_versions: list[bytes] = [b""] * len(tags)
+
+
+def vouched_cells(
+    reader: Reader | None, count: int, coverage: int, span: int, begin: int, page: int
+) -> NDArray[np.int32]:
+    """Cells of each of ``count`` published pages from position ``begin`` on that the key speaks for; ``[count]``.
+
+    Not those that depend on ``span`` tokens behind the prompt.
+    """
+    vouched = np.full(count, coverage, dtype=np.int32)
+    if reader is None or not span:
+        return vouched
+    ends = reader.stream.prompt_length - span - begin - np.arange(count, dtype=np.int32) * page
+    return np.clip(vouched, 0, np.maximum(ends, 0))

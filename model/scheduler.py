@@ -61,6 +61,7 @@ class Scheduler:
         self._budget = 0
         self._idle = False  # the last pass took nothing
         self.on_refused: Callable[[Request, int, bool], None] | None = None  # an observer of refused chunks
+        self.on_claimed: Callable[[Request], None] | None = None  # an observer of claims
 
     # -- queues --------------------------------------------------------------------------------------------------
 
@@ -277,6 +278,8 @@ class Scheduler:
         claim = self.twin.claim(request, self.totals)
         request.claim = claim
         request.cursor = claim.tokens
+        if self.on_claimed is not None:
+            self.on_claimed(request)
 
     def abandon(self, request: Request) -> None:
         """A first chunk that is not scheduled gives its claims and its cursor back."""

@@ -11,12 +11,11 @@ from array import array
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from model.drafter import Pass
 from model.events import EventLog, Kind
 from model.plan import ContextRow, GenerationRow, Record, StepPlan
-from model.reader import GUARD, LOGGED, MASKED, PROVISIONAL, Reader
+from model.reader import GUARD, LOGGED, MASKED, PROVISIONAL, Reader, vouched_cells
 from model.rules.device import Provisional, Rebase, TableUpload, Trim
 from model.rules.lookahead import chunk_end_sums
 from model.slot_store import SlotStore
@@ -25,11 +24,11 @@ from model.tokens import cell_tags, mix64_array, named_seed
 
 if TYPE_CHECKING:
     from model.invariants.memory import MemoryLaws
+    from model.invariants.reuse import ReuseLaw
     from model.joint import Column, Twin
     from model.request import Request
 
-
-_GRANT, _COPY, _MOVE, _PUBLISH, _BIND, _UNBIND, _BEGIN, _END = (int(record) for record in Record)
+_GRANT, _COPY, _MOVE, _PUBLISH, _BIND, _UNBIND, _BEGIN, _END, _CLAIM = (int(record) for record in Record)
 
 
 class Shadow(SlotStore):
@@ -39,6 +38,7 @@ class Shadow(SlotStore):
         super().__init__(twin, laws, log)
         config = twin.config
         self.readers: dict[int, Reader] = {}
+        self.claims: ReuseLaw | None = None  # judge of claims, if there is one
         self.dirty: dict[int, Reader] = {}  # owners whose last decode cells are deferred
         self.defers = laws is None or not laws.exhaustive
         width = 2 * (config.drafter.drafts + 1) + 2 * self.page
@@ -70,29 +70,29 @@ class Shadow(SlotStore):
                 self._begin(record[1], record[2])
             elif kind == _END:
                 self.readers.pop(record[1], None)
+                if self.claims is not None:
+                    self.claims.ended(record[1])
             elif kind == _MOVE:
                 self.move(*record[1:])
+                if self.claims is not None:
+                    self.claims.published_pages.moved(record[1], record[3], record[4])
+            elif kind == _CLAIM and self.claims is not None and record[3].scheduled:
+                self._begin(record[1], record[2])  # known ahead of its pages: the judge asks for its tags
+                self.claims.claimed(record[3], self.readers[record[1]])
 
     def _publish(self, pool: int, slots: array[int], coverage: int, owner: int, column: int, block: int) -> None:
         place = self.column_of[pool, column]
         chosen = np.frombuffer(slots, dtype=np.int32)
-        vouched = self._vouched(len(slots), coverage, owner, place, block)
+        reader = self.readers.get(owner)
+        vouched = vouched_cells(reader, len(slots), coverage, place.lifecycle.lookahead, block * self.page, self.page)
         sealed = np.frombuffer(self.sealed[pool], dtype=np.int32)
         sealed[chosen] = np.maximum(sealed[chosen], vouched)
         if self.laws is not None:
             self.laws.published(self, place, chosen, vouched, owner, block)
+        if self.claims is not None:
+            self.claims.published(place, chosen, reader, block)
         tag = LOGGED & (self.flat[pool][slots[-1] * self.page + coverage - 1])
         self.log.memory.add((Kind.MEM_PUBLISH, 4 + len(slots), self.iteration, pool, coverage, tag, *slots))
-
-    def _vouched(self, count: int, coverage: int, owner: int, column: Column, block: int) -> NDArray[np.int32]:
-        """Cells of each published page that its key speaks for: not those that depend on tokens behind the prompt."""
-        vouched = np.full(count, coverage, dtype=np.int32)
-        reader = self.readers.get(owner)
-        span = column.lifecycle.lookahead
-        if reader is not None and span:
-            ends = reader.stream.prompt_length - span - (block + np.arange(count, dtype=np.int32)) * self.page
-            vouched = np.clip(vouched, 0, np.maximum(ends, 0))
-        return vouched
 
     def _bind(self, slot: int, owner: int, length: int, base: int, draft_length: int) -> None:
         self.slots[slot] = owner
@@ -107,15 +107,15 @@ class Shadow(SlotStore):
         self.log.memory.add((Kind.MEM_BIND, 6, self.iteration, slot, owner, length, base, draft_length))
 
     def _begin(self, owner: int, request: Request) -> None:
+        if owner in self.readers:
+            return
         stream = request.stream
         assert stream is not None
         scope = request.spec.scope
-        seeds = []
-        for column in self.columns:
-            span = column.lifecycle.lookahead if column.draft else 0
+        spans, seeds = [column.lifecycle.lookahead if column.draft else 0 for column in self.columns], []
+        for column, span in zip(self.columns, spans, strict=True):
             weights = (scope.target_weights, scope.draft_weights) if column.draft else (scope.target_weights,)
             seeds.append(named_seed("cell", column.lifecycle.name, span, scope.adapter, scope.salt, *weights))
-        spans = [column.lifecycle.lookahead if column.draft else 0 for column in self.columns]
         tags = [cell_tags(stream, 0, stream.length - span, span, seed) for span, seed in zip(spans, seeds, strict=True)]
         reader = self.readers[owner] = Reader(request, tags, seeds)
         if request.received >= 0:
@@ -185,9 +185,8 @@ class Shadow(SlotStore):
         """What :meth:`_frontier` finds at a position before the row's pages, once deferred cells are written."""
         if position < 0:
             return GUARD, 0
-        return self.slot_at(row.tables[index], position // self.page), reader.views[index][
-            position + reader.lag
-        ] & LOGGED
+        cell = reader.views[index][position + reader.lag] & LOGGED
+        return self.slot_at(row.tables[index], position // self.page), cell
 
     # -- deferred cells ------------------------------------------------------------------------------------------
 
@@ -346,9 +345,11 @@ class Shadow(SlotStore):
         self.draft_length[slot] = after - (0 if self.twin.kind.slot else trim.surplus(count, row.width - 1))
         reader.lag = lag
         reader.draft_final = after + lag - max(0, self.twin.tag_span - 1)
-        reader.drafted = after
+        first, reader.drafted = reader.drafted < 0, after
         if self.laws is not None:
             self.laws.drafter_read(self, row, after)
+        if first and self.claims is not None:
+            self.claims.drafted(row, reader, after)
 
     def _draft_cells(self, row: GenerationRow, after: int, length: int) -> None:
         """Cells that the drafter's pass leaves behind its context of ``after`` tokens, folded from ``length`` on."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from model.faults.base import fault
 from model.rules.admission import Admission
-from model.rules.claim import TargetCursor
+from model.rules.claim import DropLastPage, RecomputeTail, TargetCursor, WindowedPair
 from model.rules.copy import WriteInPlace
+from model.rules.layout import Layout, Retention, Shape
 from model.rules.prune import LastManagerWins, PruneThenTrim
 from model.rules.slots import Slots
 
@@ -54,5 +55,77 @@ ENTRIES = (
         ("OWN", "PUB", "KEY", "INIT"),
         "faults/copy_in_place",
         "Two requests that share a prompt start spoil each other's last page.",
+    ),
+    fault(
+        "claim-plus1",
+        {"claim": WindowedPair("one-token-deeper", extra=1)},
+        "unified",
+        ("semantics: fresh-mirror limit",),
+        ("REUSE",),
+        "faults/claim_plus1",
+        "Nothing: the claim is a token deeper than the rule and still safe.",
+    ),
+    fault(
+        "claim-plus2",
+        {"claim": WindowedPair("two-tokens-deeper", extra=2)},
+        "unified",
+        ("semantics: fresh-mirror limit",),
+        ("AL",),
+        "faults/claim_plus2",
+        "The first drafts of a hit see a window that lacks its oldest token.",
+    ),
+    fault(
+        "optional-partial-claim",
+        {"claim": WindowedPair("last-page-suffices", complete=False)},
+        "unified",
+        ("seed 003: OPTIONAL status is all or nothing",),
+        ("WINDOW", "OWN", "INIT"),
+        "faults/optional_partial_claim",
+        "A hit drafts over blocks that were never there.",
+    ),
+    fault(
+        "drop-on-every-pass",
+        {"claim": DropLastPage("drop-on-every-pass", every_pass=True)},
+        "unified",
+        ("vllm#32802", "vllm#39171", "vllm#33270"),
+        ("REUSE",),
+        "reports/o12",
+        "With several groups valid hits shrink to nothing.",
+    ),
+    fault(
+        "common-multiple-drop",
+        {"claim": DropLastPage("aligned-after-drop", align=4)},
+        "unified",
+        ("vllm-ascend#9247",),
+        ("REUSE",),
+        "reports/o13",
+        "32,768 matched tokens become 16,384.",
+    ),
+    fault(
+        "group-veto",
+        {"layout": Layout("draft-vetoes", Shape.UNIFIED, draft_required=True)},
+        "unified",
+        ("vllm#48455", "vllm#48459", "vllm#57032"),
+        ("REUSE",),
+        "reports/o14",
+        "The hit rate is 0 as soon as the drafter has a group of its own.",
+    ),
+    fault(
+        "boundary-only-retention",
+        {"retention": Retention("window-without-lookahead", lookahead=False)},
+        "joint-backoff",
+        ("local-inference-lab/vllm#556", "semantics: windows are stored as W + D"),
+        ("REUSE",),
+        "reports/o16",
+        "0 hit tokens of 16,897, although everything was cached.",
+    ),
+    fault(
+        "tail-unaligned",
+        {"claim": RecomputeTail("recompute-tail-unaligned", aligned=False)},
+        "recompute-tail",
+        ("TensorRT-LLM: recompute of the speculative tail",),
+        ("AL", "REUSE"),
+        "faults/tail_unaligned",
+        "A hit drafts without the oldest part of its window.",
     ),
 )

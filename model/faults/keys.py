@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from model.faults.base import fault
-from model.rules.keys import RawKeys, TrimOnly
-from model.rules.layout import Index
+from model.rules.keys import EvidenceCut, RawKeys, TrimOnly
+from model.rules.layout import Index, Pairing
 from model.rules.lookahead import Lookahead
 from model.rules.publish import Publish
 
@@ -53,5 +53,32 @@ ENTRIES = (
         ("PUB", "INIT"),
         "faults/publish_unwritten",
         "A later hit drafts from pages that nobody wrote.",
+    ),
+    fault(
+        "evidence-cut",
+        {"keys": EvidenceCut()},
+        "joint-backoff",
+        ("TensorRT-LLM: match back-off of a limited claim",),
+        ("REUSE", "FRONT"),
+        "faults/evidence_cut",
+        "Two pools that agree claim less than either holds.",
+    ),
+    fault(
+        "keys-shifted-though-unpaired",
+        {"pairing": Pairing("keys-of-a-pair", keys_unpaired=True)},
+        "target-21",
+        ("TensorRT-LLM#18093, review",),
+        ("REUSE",),
+        "faults/keys_shifted_though_unpaired",
+        "A run whose drafter does not pair loses its lookahead on every hit.",
+    ),
+    fault(
+        "branch-no-publish",
+        {"publish": Publish("written-not-at-branch", fills_branch=False)},
+        "paired-22",
+        ("seed 000: branch point",),
+        ("REUSE",),
+        "faults/branch_no_publish",
+        "Every request behind a shared prefix recomputes a window, not only the first.",
     ),
 )

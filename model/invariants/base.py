@@ -58,6 +58,16 @@ INVARIANTS: dict[str, Law] = {
         Law("MAP", "Table rows and slot lengths on the device agree with the sequences.", "dispatch, read, settle"),
         Law("METRIC", "Reported counts equal the ledger.", "settle, drain"),
         Law("RANK", "All ranks decide alike.", "submit, dispatch"),
+        Law(
+            "REUSE",
+            "No hit is lost beyond the rule's declared slack, and no claim goes deeper than the rule allows.",
+            "claim, first drafter pass",
+        ),
+        Law(
+            "AL",
+            "Acceptance on a hit equals acceptance cold: the drafter's window is as valid as the rule promises.",
+            "first drafter pass",
+        ),
     )
 }
 

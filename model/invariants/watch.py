@@ -9,6 +9,7 @@ from model.invariants.ledger import Ledger
 from model.invariants.memory import MemoryLaws
 from model.invariants.preemption import PreemptionLaw
 from model.invariants.reference import ReferenceLaw
+from model.invariants.reuse import ReuseLaw
 from model.invariants.sequences import SequenceLaws
 from model.invariants.split import SplitLaw
 from model.invariants.steps import StepLaws
@@ -30,6 +31,7 @@ class Watch:
         self.exhaustive = check == "exhaustive"
         self.docket = docket
         self.shadow = Shadow(engine.twin, MemoryLaws(docket, self.exhaustive, list(engine.twin.pools.values())), log)
+        self.claims = self.shadow.claims = ReuseLaw(engine, docket, self.shadow)
         self.references = ReferenceLaw(engine.twin, docket, self._request_of, self.exhaustive, self._tenant)
         self.sequences = SequenceLaws(engine, docket)
         self.steps = StepLaws(engine, docket)
@@ -61,6 +63,7 @@ class Watch:
         """A pass ran: ``plan`` is what it dispatched, if anything."""
         engine, steps = self.engine, self.steps
         self._after_suspensions()
+        self.claims.passed(plan)
         taken = engine.last_pass
         if taken.refused:
             steps.refused(taken.refused)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from model.geometry import floor_to
+from model.rules import promise
+from model.rules.promise import Holdings, Promise
 
 
 class Claim(NamedTuple):
@@ -45,6 +47,10 @@ class ClaimView(Protocol):
         """The drafter's own match."""
         ...
 
+    def touched(self, end: int) -> int:
+        """Deepest endpoint up to ``end`` whose last page the drafter has, whatever of its window lies before it."""
+        ...
+
     def required(self, end: int) -> int:
         """Deepest endpoint up to ``end`` that the REQUIRED lifecycles cover."""
         ...
@@ -59,6 +65,14 @@ class ClaimRule(Protocol):
         ...
 
     def decide(self, view: ClaimView) -> Claim: ...
+
+    def promise(self, held: Holdings) -> Promise:
+        """How deep a claim has to be, and may be, given what the memory holds of the prompt."""
+        ...
+
+    def window_valid(self, paired: bool, window: int | None) -> bool:
+        """Whether the drafter's window of ``window`` tokens is promised to be whole at its first pass."""
+        ...
 
 
 def fresh_limit(length: int, window: int | None, match: int, page_size: int) -> int:
@@ -94,21 +108,35 @@ class TargetOnly:
             tokens = view.required(floor_to(tokens, view.page_size))
         return Claim(tokens, fresh=True)
 
+    def promise(self, held: Holdings) -> Promise:
+        return promise.target_promise(held, self.full_pages)
+
+    def window_valid(self, paired: bool, window: int | None) -> bool:
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class RecomputeTail:
     """The target's match, rewound so that a tail of the prompt runs through the target again.
 
-    ``tokens`` of tail, one drafter window where it is ``None``; the rewound cursor is floored to a page.
+    ``tokens`` of tail, one drafter window where it is ``None``; the rewound cursor is floored to a page if
+    ``aligned`` (it has to be: a drafter hides whole pages).
     """
 
     name: str = "recompute-tail"
     tokens: int | None = None
+    aligned: bool = True
 
     def decide(self, view: ClaimView) -> Claim:
         tail = self.tokens if self.tokens is not None else view.window or 0
-        claim = recompute_tail(view.target, view.length, tail, view.page_size)
+        claim = recompute_tail(view.target, view.length, tail, view.page_size if self.aligned else 1)
         return Claim(view.required(claim), fresh=True)
+
+    def promise(self, held: Holdings) -> Promise:
+        return promise.tail_promise(held, self.tokens if self.tokens is not None else held.window or 0)
+
+    def window_valid(self, paired: bool, window: int | None) -> bool:
+        return window is not None and (self.tokens is None or self.tokens >= window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +149,41 @@ class WithoutWindow:
         covered = view.joint(view.target, False)
         return Claim(view.target, fresh=covered < view.target)
 
+    def promise(self, held: Holdings) -> Promise:
+        least, most = promise.target_promise(held, False)
+        return Promise(held.target(max(0, least - held.span), True), most)
+
+    def window_valid(self, paired: bool, window: int | None) -> bool:
+        return paired
+
 
 @dataclass(frozen=True, slots=True)
 class DropLastPage:
     """Whole pages that every group holds, less the last one when there is a drafter (vLLM without lookahead keys).
 
-    The groups' windows are checked at the endpoint that is left.
+    The groups' windows are checked at the endpoint that is left. Wrong: with ``every_pass`` the page is dropped each
+    time that a group shortens the match, and with ``align`` the rest is rounded down to a multiple of that many pages.
     """
 
     name: str = "drop-last-page"
+    every_pass: bool = False
+    align: int = 1
 
     def decide(self, view: ClaimView) -> Claim:
         page = view.page_size
-        end = floor_to(view.target, page) - (page if view.drafts else 0)
-        return Claim(view.joint(max(0, end), True), fresh=False)
+        drop = page if view.drafts else 0
+        end = floor_to(max(0, floor_to(view.target, page) - drop), self.align * page)
+        covered = view.joint(end, True)
+        while self.every_pass and covered < end:
+            end = max(0, covered - drop)
+            covered = view.joint(end, True)
+        return Claim(covered, fresh=False)
+
+    def promise(self, held: Holdings) -> Promise:
+        return promise.dropped_promise(held, held.page_size if held.drafts else 0)
+
+    def window_valid(self, paired: bool, window: int | None) -> bool:
+        return paired
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +195,12 @@ class TargetCursor:
     def decide(self, view: ClaimView) -> Claim:
         return Claim(view.target, fresh=False)
 
+    def promise(self, held: Holdings) -> Promise:
+        return promise.joint_promise(held)
+
+    def window_valid(self, paired: bool, window: int | None) -> bool:
+        return paired
+
 
 @dataclass(frozen=True, slots=True)
 class JointMinimum:
@@ -156,6 +211,12 @@ class JointMinimum:
     def decide(self, view: ClaimView) -> Claim:
         return Claim(min(view.target, view.draft_match()), fresh=False)
 
+    def promise(self, held: Holdings) -> Promise:
+        return promise.joint_promise(held)
+
+    def window_valid(self, paired: bool, window: int | None) -> bool:
+        return paired
+
 
 @dataclass(frozen=True, slots=True)
 class WindowedPair:
@@ -163,24 +224,33 @@ class WindowedPair:
 
     ``boundary``: a drafter window counts only where it ends on a page. ``branch``: a prompt that ends within one
     window of the match recomputes from a window before the match, so that the window there can be published.
-    ``draft_first``: any covered endpoint above 0 wins.
+    ``draft_first``: any covered endpoint above 0 wins. Wrong: ``extra`` tokens more for a fresh mirror, and endpoints
+    that are not ``complete``, of whose window only the last page has to be there.
     """
 
     name: str = "windowed-pair"
     boundary: bool = False
     branch: bool = True
     draft_first: bool = False
+    extra: int = 0
+    complete: bool = True
 
     def decide(self, view: ClaimView) -> Claim:
         match = view.target
-        covered = view.joint(match, self.boundary)
+        covered = view.joint(match, self.boundary) if self.complete else view.touched(match)
         if covered == match or (self.draft_first and covered):
             return Claim(covered, fresh=False)
         window, point = view.window, -1
-        fresh = fresh_limit(view.length, window, match, view.page_size)
+        fresh = fresh_limit(view.length + self.extra, window, match, view.page_size)
         if self.branch and view.branches and window is not None and view.length + 1 - window < match < view.length:
             fresh, point = floor_to(max(0, match - window), view.page_size), match
         fresh = view.required(fresh)
         if covered >= fresh and (covered or point < 0):
             return Claim(covered, fresh=False)
         return Claim(fresh, fresh=True, branch=point)
+
+    def promise(self, held: Holdings) -> Promise:
+        return promise.windowed_promise(held, self.boundary, self.branch and held.branches, self.draft_first)
+
+    def window_valid(self, paired: bool, window: int | None) -> bool:
+        return paired

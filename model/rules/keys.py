@@ -31,6 +31,7 @@ class KeyView:
         "covers_lookahead",
         "evidence",
         "items",
+        "keeps_evidence",
         "keyed",
         "keys",
         "length",
@@ -45,6 +46,7 @@ class KeyView:
         self._shift = shift
         self.evidence = evidence  # tokens trimmed off every match
         self.checks_evidence = evidence > 0
+        self.keeps_evidence = True  # a limit set by the partner leaves the evidence behind it
         self.covers_lookahead = shift > 0  # keys that see the following tokens need no evidence beside them
         self.keyed = length  # leading tokens that the keys are made of
         self.prompt_length = length
@@ -84,7 +86,8 @@ class KeyView:
     def lookup(self, limit: int | None) -> int:
         """Key items to look up so that the claim is at most ``limit`` and the last prompt token is computed."""
         length = min(self.length, self.prompt_length - 1 + self.evidence)
-        return length if limit is None else min(length, limit + self.evidence if limit > 0 else 0)
+        behind = self.evidence if self.keeps_evidence else 0
+        return length if limit is None else min(length, limit + behind if limit > 0 else 0)
 
     def trim(self, matched: int) -> int:
         """Tokens that may be claimed when ``matched`` key items agree."""
@@ -128,6 +131,18 @@ class TrimOnly:
     def view(self, stream: TokenStream, length: int, scope: Scope, lookahead: int, page_size: int) -> KeyView:
         view = KeyView(stream, length, 0, lookahead, page_size, scope_seed("raw", scope))
         view.checks_evidence = False
+        return view
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceCut:
+    """Wrong: a partner's limit cuts the lookup without the D tokens of evidence behind it, and they come off again."""
+
+    name: str = "evidence-cut"
+
+    def view(self, stream: TokenStream, length: int, scope: Scope, lookahead: int, page_size: int) -> KeyView:
+        view = KeyView(stream, length, 0, lookahead, page_size, scope_seed("raw", scope))
+        view.keeps_evidence = False
         return view
 
 

@@ -53,10 +53,14 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Whether a drafter pool may pair: its lookahead is known and it has a pool that the drafter reads."""
+    """Whether a drafter pool may pair: its lookahead is known and it has a pool that the drafter reads.
+
+    ``keys_unpaired`` (wrong): the keys see the drafter's lookahead although nobody pairs.
+    """
 
     name: str = "by-capability"
     always: bool = False
+    keys_unpaired: bool = False
 
     def allows(self, kind: DrafterKind, drafter: Drafter, page_size: int) -> bool:
         """Whether a build with this answer pairs ``drafter`` at pages of ``page_size`` tokens."""

@@ -23,7 +23,8 @@ class Publish:
     ``draft_at_endpoint``: the drafter's own manager publishes when the context is complete, whatever the policy.
     ``fill_holes``: an ordinary commit puts its page where a cached block lost one. ``keep_stale``: released blocks
     that are not committed yet are held for the late commit. ``only_written``: a page covers what was written of it.
-    ``partial_pages``: the last block of a context is published though it is not full.
+    ``partial_pages``: the last block of a context is published though it is not full. ``fills_branch``: the window
+    that was recomputed before a branch point is put where the cached blocks lack it.
     """
 
     name: str = "written"
@@ -33,6 +34,7 @@ class Publish:
     keep_stale: bool = False
     only_written: bool = True
     partial_pages: bool = True
+    fills_branch: bool = True
 
     def per_chunk(self, role: str, policy: PublishPolicy) -> bool:
         """Whether the manager of ``role`` commits after every chunk, not only at the end of the context."""

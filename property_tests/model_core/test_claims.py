@@ -18,6 +18,7 @@ from model.manager import Manager
 from model.request import Totals
 from model.rules.admission import Admission
 from model.rules.claim import Claim, ClaimView, JointMinimum, fresh_limit
+from model.rules.promise import Holdings, Promise
 from model.rules.slots import Slots
 from property_tests.model_core.helpers import (
     admitted,
@@ -264,6 +265,12 @@ class Unfloored:
     def decide(self, view: ClaimView) -> Claim:
         assert view.window is not None
         return Claim(view.required(min(view.target, view.length + 1 - view.window + self.extra)), fresh=True)
+
+    def promise(self, held: Holdings) -> Promise:
+        return Promise(0, held.limit)
+
+    def window_valid(self, paired: bool, window: int | None) -> bool:
+        return False
 
 
 class OwnPage(Slots):

@@ -1,0 +1,253 @@
+"""What a memory holds of a prompt in published pages: read off the tags in its cells, not off the prefix trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.cells import CellStore
+from model.config import Scope
+from model.geometry import cdiv
+from model.manager import Manager
+from model.reader import SENTINELS, Reader
+
+if TYPE_CHECKING:
+    from model.joint import Column
+
+Snapshot = list[NDArray[np.bool_]]  # per pool, whether the prefix tree caches what lies in a slot
+
+
+class PublishedPages:
+    """Slots with published content by the tag of their first cell.
+
+    A tag tells the whole prefix, so a page whose first and last cells carry a reader's tags is the reader's page. An
+    entry is only a hint: memory says at each lookup whether the slot still holds that content.
+    """
+
+    def __init__(self, memory: CellStore) -> None:
+        self.memory = memory
+        self.slots: list[dict[int, int | tuple[int, ...]]] = [{} for _ in memory.pools]
+        self.scopes: dict[Scope, int] = {}  # scope -> its number from 1 on
+        self.scope = [np.zeros(pool.total, dtype=np.int32) for pool in memory.pools]  # of each slot's publisher
+        # A manager takes one child in part, and no other once it took it. Its full-attention column has a page for
+        # each child; where it has none, children without any page may stand in the tree, so that all count that the
+        # target ever published.
+        self.counted: dict[Manager, Column | None] = {}
+        for column in memory.columns:
+            known = self.counted.get(column.manager)
+            self.counted[column.manager] = known or (column if column.lifecycle.window is None else None)
+        full = [column for column in memory.target_columns if column.lifecycle.window is None]
+        self.reference = full[0] if full and None in self.counted.values() else None
+        self.children: dict[tuple[int, int], dict[int, int]] = {}  # (column, parent's tag) -> slot -> first tag
+        self.parent: dict[tuple[int, int], tuple[int, int]] = {}  # (pool, slot) -> key of ``children``
+        self.ever: dict[int, int] = {}  # first tag in the reference column -> last tag, 0 once there were several
+        self.ever_children: dict[int, int] = {}  # parent's tag in it -> children so far
+
+    def publish(self, column: Column, slots: NDArray[np.int32], reader: Reader | None, block: int) -> None:
+        """Pages from ``block`` on, computed or held by ``reader``, entered the tree."""
+        memory, pool = self.memory, self.memory.pool_of[column.index]
+        index, cells = self.slots[pool], memory.cells[pool]
+        sealed, flat, page = memory.sealed[pool], memory.flat[pool], memory.page
+        ids, firsts = slots.tolist(), cells[slots, 0].tolist()
+        for slot, tag in zip(ids, firsts, strict=True):
+            known = index.get(tag)
+            if known is None or known == slot:
+                index[tag] = slot
+            elif tag not in SENTINELS:
+                others = known if isinstance(known, tuple) else (known,)
+                kept = [s for s in others if s != slot and sealed[s] and flat[s * page] == tag]
+                index[tag] = (*kept, slot) if kept else slot
+        if reader is not None:
+            self.scope[pool][slots] = self.scopes.setdefault(reader.scope, len(self.scopes) + 1)
+            self._note_children(column, (ids, firsts), reader, block)
+        if len(index) > 8 * len(sealed) + 4096:
+            self._forget_stale(pool)
+
+    def _note_children(self, column: Column, pages: tuple[list[int], list[int]], reader: Reader, block: int) -> None:
+        if column is not self.counted[column.manager]:
+            return
+        page, place, tags = self.memory.page, column.index, reader.tags[column.index]
+        pool, begin = self.memory.pool_of[place], block * page - 1
+        parents = tags[max(begin, page - 1) :: page][: len(pages[0])].tolist()
+        if begin < 0:
+            parents.insert(0, reader.seeds[place])
+        for slot, first, parent in zip(*pages, parents, strict=False):
+            self.children.setdefault((place, parent), {})[slot] = first
+            self.parent[pool, slot] = (place, parent)
+            if column is self.reference:
+                known, last = self.ever.get(first), self.memory.flat[pool][slot * page + page - 1]
+                self.ever[first] = last if known is None or known == last else 0
+                if known is None:
+                    self.ever_children[parent] = self.ever_children.get(parent, 0) + 1
+
+    def _forget_stale(self, pool: int) -> None:
+        flat, sealed, page = self.memory.flat[pool], self.memory.sealed[pool], self.memory.page
+        kept = {}
+        for tag, known in self.slots[pool].items():
+            slots = known if isinstance(known, tuple) else (known,)
+            if any(sealed[slot] and flat[slot * page] == tag for slot in slots):
+                kept[tag] = known
+        self.slots[pool] = kept
+        for key, pages in list(self.children.items()):
+            if self.memory.pool_of[key[0]] == pool and not any(
+                flat[slot * page] == first for slot, first in pages.items()
+            ):
+                del self.children[key]
+        self.parent = {place: key for place, key in self.parent.items() if key in self.children}
+
+    def moved(self, pool: int, source: int, slot: int) -> None:
+        """A page went from slot ``source`` to ``slot`` with its content."""
+        tag = self.memory.flat[pool][slot * self.memory.page]
+        if self.memory.sealed[pool][slot]:
+            self.scope[pool][slot] = self.scope[pool][source]
+            known = self.slots[pool].get(tag, ())
+            self.slots[pool][tag] = (*(known if isinstance(known, tuple) else (known,)), slot)
+            key = self.parent.get((pool, source))
+            if key is not None:
+                self.parent[pool, slot] = key
+                self.children[key][slot] = tag
+
+    def one_child(self, manager: Manager, reader: Reader, block: int, cached: Snapshot, most: int) -> bool:
+        """Whether a match of ``block`` in part can take one node only, below fewer than ``most`` siblings."""
+        page = self.memory.page
+        column = self.counted[manager] or self.reference
+        if column is None:
+            return False
+        tags = reader.tags[column.index]
+        parent = int(tags[block * page - 1]) if block else reader.seeds[column.index]
+        if column.manager is not manager:
+            return self.ever.get(int(tags[block * page])) != 0 and self.ever_children.get(parent, 0) < most
+        pool = self.memory.pool_of[column.index]
+        flat, pages = self.memory.flat[pool], self.children.get((column.index, parent), {})
+        return sum(1 for slot, tag in pages.items() if cached[pool][slot] and flat[slot * page] == tag) < most
+
+
+class PromptHoldings:
+    """What a memory holds of one prompt: per column, how many leading tokens of each block some cached page has.
+
+    ``cached`` tells which slots the tree cached at the claim; ``partial``: the keys match a block in part.
+    """
+
+    def __init__(
+        self, published: PublishedPages, reader: Reader, limit: int, cached: Snapshot, partial: bool, children: int
+    ) -> None:
+        self.published, self.reader, self.limit, self.cached = published, reader, limit, cached
+        self.memory = published.memory
+        self.page_size = self.memory.page
+        self.partial, self.most_children = partial, children
+        self.scope = published.scopes.get(reader.scope, -1)
+        self.blocks = cdiv(limit, self.page_size)
+        self.several: set[int] = set()  # blocks with more than one cached page in some column
+        self.covered = [self._coverage(column) for column in self.memory.columns]
+        self.runs = [_run_starts(covered, self.page_size) for covered in self.covered]
+
+    # -- coverage ------------------------------------------------------------------------------------------------
+
+    def _coverage(self, column: Column) -> NDArray[np.int64]:
+        memory, page, blocks = self.memory, self.page_size, self.blocks
+        pool = memory.pool_of[column.index]
+        tags = self.reader.tags[column.index]
+        index = self.published.slots[pool]
+        firsts = tags[: self.limit : page]
+        hints = [index.get(tag, -1) for tag in firsts.tolist()]
+        many = [place for place, hint in enumerate(hints) if isinstance(hint, tuple)]
+        for place in many:
+            hints[place] = -1
+        slots = np.array(hints, dtype=np.int64)
+        covered = np.zeros(blocks, dtype=np.int64)
+        if not blocks:
+            return covered
+        cells, sealed = memory.cells[pool], np.frombuffer(memory.sealed[pool], dtype=np.int32)
+        cached = self.cached[pool] & (self.published.scope[pool] == self.scope)  # keys tell scopes apart
+        found = (slots >= 0) & cached[slots] & (sealed[slots] > 0) & (cells[slots, 0] == firsts)
+        lasts = np.zeros(blocks, dtype=np.uint64)
+        ends = tags[page - 1 :: page][:blocks]
+        lasts[: len(ends)] = ends
+        full = found & (sealed[slots] >= page) & (cells[slots, page - 1] == lasts)
+        covered[full] = page
+        for place in np.flatnonzero(found & ~full).tolist():
+            covered[place] = self._leading(pool, int(slots[place]), tags, place)
+        for place in many:
+            known = index[int(firsts[place])]
+            options = [
+                self._leading(pool, slot, tags, place)
+                for slot in (known if isinstance(known, tuple) else (known,))
+                if cached[slot] and sealed[slot] and cells[slot, 0] == firsts[place]
+            ]
+            covered[place] = max(options, default=0)
+            if len(options) > 1:
+                self.several.add(place)
+        return covered
+
+    def _leading(self, pool: int, slot: int, tags: NDArray[np.uint64], block: int) -> int:
+        """Leading published cells of a slot that hold the reader's tags of ``block``."""
+        begin = block * self.page_size
+        wanted = tags[begin : begin + self.memory.sealed[pool][slot]]
+        equal = self.memory.cells[pool][slot, : len(wanted)] == wanted
+        return int(len(equal) if equal.all() else np.argmin(equal))
+
+    # -- endpoints -----------------------------------------------------------------------------------------------
+
+    def deepest(self, columns: Sequence[Column], end: int, sure: bool, boundary: bool) -> int:
+        """Deepest endpoint up to ``end`` at which ``columns`` cover what the query there reads."""
+        page, blocks = self.page_size, cdiv(end, self.page_size)
+        if not blocks or not columns:
+            return end
+        numbers = np.arange(blocks)
+        whole = (numbers + 1) * page
+        good = whole <= end
+        for column in columns:
+            good &= self._reaches(column, whole, numbers, sure)
+        best = int(whole[good].max(initial=0))
+        if boundary or not self.partial:
+            return best
+        least = np.minimum.reduce([self.covered[column.index][:blocks] for column in columns])
+        ends = numbers * page + np.minimum(least, end - numbers * page)
+        good = (ends > best) & (least > 0) & (ends % page > 0)
+        for column in columns:
+            good &= self._reaches(column, ends, numbers, sure)
+        for place in np.flatnonzero(good)[::-1].tolist():
+            if not sure or self.only_child(columns, place):
+                return int(ends[place])
+        return best
+
+    def _reaches(
+        self, column: Column, ends: NDArray[np.int64], blocks: NDArray[np.int64], sure: bool
+    ) -> NDArray[np.bool_]:
+        """Whether a column holds its window (and sinks) at endpoints ``ends``, which lie in ``blocks``.
+
+        A window of one token reads nothing at a page end; ``sure`` still wants the page there, which is what keeps
+        the block in a tree of windowed pages.
+        """
+        page, life = self.page_size, column.lifecycle
+        covered, runs = self.covered[column.index][: len(blocks)], self.runs[column.index]
+        inside = covered >= ends - blocks * page
+        if life.window is None:
+            return inside & (runs[: len(blocks)] == 0)
+        first = np.maximum(0, ends + 1 - life.window) // page
+        unread = first > blocks
+        good = inside if sure else inside | unread
+        good = good & (unread | (runs[: len(blocks)] <= first))
+        sinks = life.sink_blocks(page)
+        if sinks:
+            whole = int(np.argmin(np.append(self.covered[column.index] >= page, False)))
+            good &= (np.minimum(sinks, blocks) <= whole) & (inside | (blocks >= sinks))
+        return good
+
+    def only_child(self, columns: Sequence[Column], block: int) -> bool:
+        """Whether a partial match of ``block`` can mean one cached page of each column only."""
+        return block not in self.several and all(
+            self.published.one_child(manager, self.reader, block, self.cached, self.most_children)
+            for manager in dict.fromkeys(column.manager for column in columns)
+        )
+
+
+def _run_starts(covered: NDArray[np.int64], page: int) -> NDArray[np.int64]:
+    """For each block, the first block from which on all blocks before it are full (itself if its neighbour is not)."""
+    full = covered >= page
+    holes = np.where(full, -1, np.arange(len(covered)))
+    last = np.maximum.accumulate(holes) if len(holes) else holes
+    return np.concatenate(([0], last + 1))
