@@ -13,7 +13,7 @@ move between the two, outside the stream of steps, so the pages of both sides st
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from model.builds import Build
 from model.cluster import Cluster
@@ -22,8 +22,8 @@ from model.events import Kind
 from model.geninit import Need, Receiver
 from model.invariants.flights import FlightLaws
 from model.linkops import Abort, Arrive, Send
-from model.ops import At, Cancel, Op, Outcome, Submit
-from model.request import CANCELLED, SENDING, SENT, Request
+from model.ops import At, Cancel, Op, Outcome, Submit, Suspend, World
+from model.request import CANCELLED, SENDING, SENT, Request, RequestRecord, Totals
 from model.wire import Leg, carry, legs
 
 PREFILL, DECODE = 0, 1
@@ -80,6 +80,8 @@ class Pair(Cluster):
             outcome = self._submit(op)
         elif isinstance(op, Cancel):
             outcome = self._cancel(op)
+        elif isinstance(op, Suspend):
+            outcome = self._holder(op.request_id).apply(op)
         else:
             outcome = super().carry_out(op)
         if self.laws is not None and self.transfers:
@@ -120,8 +122,7 @@ class Pair(Cluster):
     def _cancel(self, op: Cancel) -> Outcome:
         transfer = self.transfers.get(op.request_id)
         if transfer is None:
-            world = self.decode if op.request_id in self.decode.engine.live else self.prefill
-            return world.apply(op)
+            return self._holder(op.request_id).apply(op)
         if transfer.cancelled:
             return Outcome(False, f"request {op.request_id} is not live")
         transfer.cancelled = True
@@ -133,6 +134,33 @@ class Pair(Cluster):
             if world.watch is not None:
                 world.watch.cancelled(op.request_id)
         return Outcome(True)
+
+    def _holder(self, request_id: int) -> World:
+        """The worker that a request is on."""
+        return self.decode if request_id in self.decode.engine.live else self.prefill
+
+    # -- views ---------------------------------------------------------------------------------------------------
+
+    def records(self) -> dict[int, RequestRecord]:
+        """One record for each request: reuse as its prefill counted it, work and output of both workers."""
+        records = dict(self.prefill.records())
+        for request_id, there in self.decode.records().items():
+            here = records.get(request_id)
+            records[request_id] = there if here is None else _joined(here, there)
+        return records
+
+    def totals(self) -> Totals:
+        """Counters of both workers; what the decode worker did not need to receive is no reuse of its own."""
+        here = self.prefill.totals()
+        return replace(super().totals(), cached_tokens=here.cached_tokens, draft_cached_tokens=here.draft_cached_tokens)
+
+    def bytes_of(self, request_id: int) -> int:
+        """Bytes that the open transfer of a request moves, whole pages."""
+        page = self.config.limits.page_size
+        return sum(
+            len(leg.need.blocks) * page * leg.need.column.lifecycle.bytes_per_token
+            for leg in self.transfers[request_id].legs
+        )
 
     # -- the link ------------------------------------------------------------------------------------------------
 
@@ -222,3 +250,14 @@ class Pair(Cluster):
         if not self.rule.releases_once:
             for leg in transfer.legs:
                 leg.source_pool(self.prefill.engine.twin).release_locked(leg.sources)
+
+
+def _joined(here: RequestRecord, there: RequestRecord) -> RequestRecord:
+    """The record of a request that was prefilled ``here`` and generated ``there``."""
+    own = ("request_id", "conversation", "prompt_tokens", "cached_tokens", "draft_cached_tokens")
+    counts = {
+        entry.name: getattr(here, entry.name) + getattr(there, entry.name)
+        for entry in fields(RequestRecord)
+        if isinstance(getattr(here, entry.name), int) and entry.name not in own
+    }
+    return replace(here, **counts, state=there.state, claims=[*here.claims, *there.claims])

@@ -52,6 +52,7 @@ class RequestExpectation(Part):
     cached_tokens: BoundField | None = None
     draft_cached_tokens: BoundField | None = None
     prefilled_tokens: BoundField | None = None
+    received_tokens: BoundField | None = None
     output_tokens: BoundField | None = None
 
 

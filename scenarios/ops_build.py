@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from model.config import RequestSpec
+from model.linkops import Abort, Arrive, Send
 from model.ops import At, Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspend
 from model.tokens import named_seed
-from scenarios.ops_schema import CancelOp, DispatchOp, OpSpec, SettleOp, ShrinkOp, SubmitOp, SuspendOp
+from scenarios.ops_schema import (
+    AbortOp,
+    ArriveOp,
+    CancelOp,
+    DispatchOp,
+    OpSpec,
+    SendOp,
+    SettleOp,
+    ShrinkOp,
+    SubmitOp,
+    SuspendOp,
+)
 from scenarios.workload_build import Prompts, scope_of
 from scenarios.workload_schema import PrefixSpec
 
@@ -33,6 +45,12 @@ def _build(spec: OpSpec, prompts: Prompts, seed: int, place: int) -> Op:
         return Suspend(spec.request)
     if isinstance(spec, ShrinkOp):
         return Shrink(spec.pool, spec.pages)
+    if isinstance(spec, SendOp):
+        return Send(spec.request)
+    if isinstance(spec, ArriveOp):
+        return Arrive(spec.request)
+    if isinstance(spec, AbortOp):
+        return Abort(spec.request, spec.recompute)
     return Fail()
 
 

@@ -71,6 +71,30 @@ class ShrinkOp(OfWorker):
     pages: Size
 
 
-OpSpec = Annotated[
-    SubmitOp | DispatchOp | SettleOp | CancelOp | SuspendOp | FailOp | ShrinkOp, Field(discriminator="op")
-]
+class SendOp(Part):
+    """The decode worker admits a prefilled request and its pages begin to travel."""
+
+    op: Literal["send"]
+    request: Size
+    worker: None = None
+
+
+class ArriveOp(Part):
+    """A transfer ends: all its bytes are written."""
+
+    op: Literal["arrive"]
+    request: Size
+    worker: None = None
+
+
+class AbortOp(Part):
+    """A transfer is lost; with ``recompute`` the decode worker prefills the prompt, otherwise it may be sent again."""
+
+    op: Literal["abort"]
+    request: Size
+    recompute: bool = False
+    worker: None = None
+
+
+AnyOp = SubmitOp | DispatchOp | SettleOp | CancelOp | SuspendOp | FailOp | ShrinkOp | SendOp | ArriveOp | AbortOp
+OpSpec = Annotated[AnyOp, Field(discriminator="op")]

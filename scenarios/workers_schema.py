@@ -12,7 +12,7 @@ from model.topology import Topology
 from scenarios.engine_build import check_windows, unknown
 from scenarios.engine_schema import PoolField
 from scenarios.errors import FieldError
-from scenarios.fields import Name, Part
+from scenarios.fields import Name, Part, Positive, Seconds
 
 Workers = Annotated[int, Field(ge=2, le=64)]
 
@@ -53,9 +53,36 @@ class TensorParallel(Several):
     kind: Literal["tensor_parallel"]
 
 
-WorkersField = TensorParallel
+class Link(Part):
+    """What joins a prefill and a decode worker; a lost transfer is found out when it should have arrived."""
+
+    gib_per_s: Positive = Field(default=25.0, description="bandwidth; transfers share it one after the other")
+    latency_s: Seconds = 0.0
+    loss: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.0, description="share of transfers that are lost")
+    recompute: bool = Field(default=False, description="what is lost is prefilled by the decode worker, not sent again")
 
 
-def topology_of(workers: TensorParallel, config: EngineConfig) -> Topology:
+class Disaggregated(Several):
+    """Worker 0 prefills, worker 1 decodes, pages travel between them."""
+
+    kind: Literal["disaggregated"]
+    link: Link = Field(default_factory=Link)
+    transfers_draft: bool = Field(default=True, description="whether the link carries the drafter's pages")
+
+    def configs(self, config: EngineConfig) -> tuple[EngineConfig, ...]:
+        if self.count != 2:
+            raise FieldError(
+                ("workers", "count"), f"expected 2 workers, one prefills and one decodes, found {self.count}"
+            )
+        return super().configs(config)
+
+    def options(self) -> dict[str, int]:
+        return {} if self.transfers_draft else {"drafts": False}
+
+
+WorkersField = Annotated[TensorParallel | Disaggregated, Field(discriminator="kind")]
+
+
+def topology_of(workers: TensorParallel | Disaggregated, config: EngineConfig) -> Topology:
     """The workers that a file describes, each with its configuration."""
     return Topology(workers.kind, workers.configs(config), tuple(workers.options().items()))

@@ -10,6 +10,7 @@ from typing import Any
 
 from model.config import Drafter, EngineConfig, Limits, Memory, PoolSize, PublishPolicy, RequestSpec, Scope
 from model.geometry import Lifecycle, ReusePolicy
+from model.linkops import Abort, Arrive, Send
 from model.ops import At, Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspend
 from model.tokens import Segment
 
@@ -32,6 +33,12 @@ def encode_op(op: At | Op) -> Json:
         return {"op": "suspend", "request": op.request_id}
     if isinstance(op, Shrink):
         return {"op": "shrink", "pool": op.pool, "pages": op.pages}
+    if isinstance(op, Send):
+        return {"op": "send", "request": op.request_id}
+    if isinstance(op, Arrive):
+        return {"op": "arrive", "request": op.request_id}
+    if isinstance(op, Abort):
+        return {"op": "abort", "request": op.request_id, "recompute": op.recompute}
     return {"op": "fail"}
 
 
@@ -67,6 +74,12 @@ def _decode_one(line: Json) -> Op:
         return Suspend(_whole(line.get("request"), "request"))
     if kind == "shrink":
         return Shrink(_text(line.get("pool"), "pool"), _whole(line.get("pages"), "pages"))
+    if kind == "send":
+        return Send(_whole(line.get("request"), "request"))
+    if kind == "arrive":
+        return Arrive(_whole(line.get("request"), "request"))
+    if kind == "abort":
+        return Abort(_whole(line.get("request"), "request"), bool(line.get("recompute", False)))
     return Fail()
 
 
@@ -78,6 +91,9 @@ _KEYS: dict[Any, set[str]] = {
     "suspend": {"request"},
     "fail": set(),
     "shrink": {"pool", "pages"},
+    "send": {"request"},
+    "arrive": {"request"},
+    "abort": {"request", "recompute"},
 }
 
 

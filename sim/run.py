@@ -13,6 +13,7 @@ from model.cluster import Cluster
 from model.ops import At, Dispatch, Fail, Op, World
 from scenarios.errors import FieldError
 from scenarios.schema import Scenario
+from scenarios.workers_schema import Disaggregated
 from scenarios.workload import Workload
 from sim.acceptance import Acceptance
 from sim.clients import Clients
@@ -21,6 +22,7 @@ from sim.disturbances import Disturbances
 from sim.feasible import refuse_impossible
 from sim.gathering import RECORDED, Course, finish
 from sim.optrace import load_trace
+from sim.pair import PairServer
 from sim.result import RunResult
 from sim.servers import server_of
 from sim.settings import acceptance_model, cost_profile
@@ -101,6 +103,8 @@ def _serve(
             progress(done, total)
 
     server = server_of(world)(env, world, cost, acceptance, disturbances.before, ended)
+    if isinstance(server, PairServer) and isinstance(scenario.workers, Disaggregated):
+        server.connect(scenario.workers.link, scenario.seed)
     course.notes += world.notes
     disturbances.attach(env, server)
     Clients(env, server, workload, scenario.seed)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from model.cluster import Cluster
 from model.ops import World
+from model.pair import Pair
 from model.ranks import RankGroup
+from sim.pair import PairServer
 from sim.server import Server
 
-SERVERS: dict[type[World] | type[Cluster], type[Server]] = {World: Server, RankGroup: Server}  # ranks look like one
+SERVERS: dict[type[World] | type[Cluster], type[Server]] = {
+    World: Server,
+    RankGroup: Server,  # ranks look like one
+    Pair: PairServer,
+}
 
 
 def server_of(world: World | Cluster) -> type[Server]:
