@@ -12,6 +12,7 @@ from model.rules.keys import LookaheadHash, ShiftedStream, WholeBlocks
 from model.rules.layout import Layout, Mirror, Retention, Shape
 from model.rules.publish import BranchWindow, Publish
 from model.rules.slots import Slots
+from model.rules.transfer import Transfer
 
 DEFAULT_BUILD = "unified"
 
@@ -142,6 +143,12 @@ BUILDS: dict[str, Build] = {
             _UNIFIED,
             "One manager hosts both; the drafter's window is reused wherever it is complete.",
             "unified layout at its head (seed 003)",
+        ),
+        Build(
+            "unified-target-sent",
+            replace(_UNIFIED, transfer=Transfer("target-pages-only", drafts=False)),
+            "Unified; between workers only the target's pages travel, and a slot hides the prompt from the drafter.",
+            "TensorRT-LLM#17371: the draft pool was no part of the prefill-to-decode transfer",
         ),
         Build(
             "vllm-drop-last",

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from model.config import RequestSpec
 from model.geometry import cdiv
 from model.joint import Column
+from model.plan import Record
 from model.request import CANCELLED, GENERATION, RECEIVING, Request, RequestRecord, len_prompt
-from model.sequence import SequenceCache
+from model.sequence import ACTIVE, SequenceCache
 from model.table import NO_PAGE, Table
 from model.tokens import TokenStream
 
@@ -146,22 +147,30 @@ class Receiver:
         request.record.received_tokens = received
         engine.totals.received_tokens += received
         engine.launcher.note_admitted(request)
-        self.publish(request, needs, position)
+        publish(engine.twin.sequences(request), needs, position)
         request.state, request.pinned = GENERATION, False
         request.record.state = GENERATION.value
 
-    def publish(self, request: Request, needs: list[Need], position: int) -> None:
-        """Received pages enter the tree as those of a context that was computed here would."""
-        for need in needs:
-            sequence, column = need.column.manager.sequences[request.owner], need.column.column
-            low, high = sequence.written[column]
-            backed, size = sequence.tables[column].base, sequence.manager.page_size
-            first = next((block for block in need.blocks if block >= backed), backed) * size
-            if first <= max(need.begin, backed * size):  # every page of the table is filled
-                first = low if low < high >= need.begin else need.begin
-            sequence.written[column] = (first, position)
-        for sequence in self.engine.twin.sequences(request):
-            sequence.manager.commit(sequence, position, final=True)
+    def drop(self, request: Request, needs: list[Need]) -> None:
+        """The pages of a cancelled request have arrived: its prompt is published for others, and the pages go."""
+        engine, owner = self.engine, request.owner
+        sequences = engine.twin.sequences(request)
+        if not sequences:
+            return
+        records = engine.recorder.records
+        records.append((Record.BEGIN, owner, request))
+        if self.rule.registers_first:
+            publish(sequences, needs, request.cursor)
+            engine.twin.free(request)
+        else:
+            lists = [[(table.sinks[:], table.base, table.pages[:]) for table in seq.tables] for seq in sequences]
+            engine.twin.free(request)
+            for sequence, tables in zip(sequences, lists, strict=True):
+                sequence.status = ACTIVE
+                for table, (sinks, base, pages) in zip(sequence.tables, tables, strict=True):
+                    table.sinks, table.base, table.pages = sinks, base, pages
+            publish(sequences, needs, request.cursor)
+        records.append((Record.END, owner))
 
     def withdraw(self, request: Request, recompute: bool) -> None:
         """Nothing arrives: forget the request, or ``recompute`` its prompt here from what is cached."""
@@ -173,6 +182,21 @@ class Receiver:
             return
         engine.end(request, CANCELLED)
         del engine.records[request.request_id]
+
+
+def publish(sequences: Sequence[SequenceCache], needs: Sequence[Need], position: int) -> None:
+    """Received pages enter the tree as those of a context that was computed here would."""
+    by_manager = {sequence.manager: sequence for sequence in sequences}
+    for need in needs:
+        sequence, column = by_manager[need.column.manager], need.column.column
+        low, high = sequence.written[column]
+        backed, size = sequence.tables[column].base, sequence.manager.page_size
+        first = next((block for block in need.blocks if block >= backed), backed) * size
+        if first <= max(need.begin, backed * size):  # every page of the table is filled
+            first = low if low < high >= need.begin else need.begin
+        sequence.written[column] = (first, position)
+    for sequence in sequences:
+        sequence.manager.commit(sequence, position, final=True)
 
 
 def back_sinks(sequence: SequenceCache, position: int) -> bool:

@@ -186,7 +186,8 @@ class Pair(Cluster):
         for world in self.workers:
             world.interleave()
         decode.log.note(Kind.SEND, request_id, target.owner, target.cursor, target.claim.tokens)
-        if self.laws is not None:
+        if self.laws is not None and self.decode.watch is not None:
+            self.decode.watch.granted_to(target.owner, request_id)
             self.laws.sent(transfer)
         return Outcome(True)
 
@@ -204,7 +205,7 @@ class Pair(Cluster):
         self.decode.engine.log.note(Kind.ARRIVE, request_id, transfer.target.owner)
         del self.transfers[request_id]
         if transfer.cancelled:
-            self._drop(transfer)
+            self._drop(transfer, arrived=True)
             return Outcome(True)
         target = transfer.target
         if self.decode.watch is not None and self.laws is not None:
@@ -226,7 +227,7 @@ class Pair(Cluster):
             return Outcome(False, f"no transfer of request {request_id} is open")
         self.decode.engine.log.note(Kind.ABORT, request_id, transfer.target.owner)
         if transfer.cancelled:
-            self._drop(transfer)
+            self._drop(transfer, arrived=False)
             return Outcome(True)
         self.receiver.withdraw(transfer.target, recompute)
         if not recompute:
@@ -243,13 +244,13 @@ class Pair(Cluster):
         if self.prefill.watch is not None:
             self.prefill.watch.cancelled(source.request_id)
 
-    def _drop(self, transfer: Transfer) -> None:
+    def _drop(self, transfer: Transfer, arrived: bool) -> None:
         """The transfer of a cancelled request has stopped: both sides drop its pages."""
-        self.decode.engine.twin.free(transfer.target)
+        if arrived:
+            self.receiver.drop(transfer.target, transfer.needs)
+        else:
+            self.decode.engine.twin.free(transfer.target)
         self.prefill.engine.twin.free(transfer.source)
-        if not self.rule.releases_once:
-            for leg in transfer.legs:
-                leg.source_pool(self.prefill.engine.twin).release_locked(leg.sources)
 
 
 def _joined(here: RequestRecord, there: RequestRecord) -> RequestRecord:

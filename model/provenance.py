@@ -48,6 +48,8 @@ BROUGHT_BY: dict[tuple[str, str], str] = {
     ("slots", "parked-and-resumed"): "#22 and #21281 (seeds 000, 002)",
     ("admission", "symmetric"): _18093,
     ("admission", "draft-outside-admission"): "main before #21281",
+    ("transfer", "per-pool-fenced"): "connectors as repaired upstream",
+    ("transfer", "target-pages-only"): "TensorRT-LLM#17371",
     ("budget", "affine-split"): "affine split of a rank's memory, upstream",
     ("budget", "host-by-draft-funding"): f"{_22}, host share",
     ("budget", "window-share"): f"{_UNIFIED}, two windows a slot",

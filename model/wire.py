@@ -10,7 +10,6 @@ import numpy as np
 
 from model.geninit import Need
 from model.joint import Twin
-from model.pages import PagePool
 from model.rules.transfer import Transfer as TransferRule
 from model.shadow import Shadow
 from model.table import NO_PAGE
@@ -28,10 +27,6 @@ class Leg:
     def pool(self) -> str:
         """Name of the pool on both sides."""
         return self.need.column.pool.name
-
-    def source_pool(self, twin: Twin) -> PagePool:
-        """The pool of the sending worker."""
-        return twin.pools[self.pool]
 
 
 def legs(rule: TransferRule, needs: Sequence[Need], source: Twin, sender: int, receiver: int) -> list[Leg]:

@@ -71,9 +71,7 @@ class Disaggregated(Several):
 
     def configs(self, config: EngineConfig) -> tuple[EngineConfig, ...]:
         if self.count != 2:
-            raise FieldError(
-                ("workers", "count"), f"expected 2 workers, one prefills and one decodes, found {self.count}"
-            )
+            raise FieldError(("workers", "count"), f"expected 2, one prefills and one decodes, found {self.count}")
         return super().configs(config)
 
     def options(self) -> dict[str, int]:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from model.builds import BUILDS, Build
-from model.faults import budget, claims, device, growth, keys, scheduling, windows, workers
+from model.faults import budget, claims, device, growth, keys, pair, scheduling, windows, workers
 from model.faults.base import Fault
 
 __all__ = ["FAULTS", "Fault", "resolve_build"]
 
-FAULTS: dict[str, Fault] = {
-    entry.name: entry
-    for family in (claims, keys, scheduling, growth, windows, device, budget, workers)
-    for entry in family.ENTRIES
-}
+_FAMILIES = (claims, keys, scheduling, growth, windows, device, budget, workers, pair)
+FAULTS: dict[str, Fault] = {entry.name: entry for family in _FAMILIES for entry in family.ENTRIES}
 
 
 def resolve_build(name: str) -> Build:

@@ -129,6 +129,10 @@ class Watch:
             sequences.shapes(engine.scheduler.active, plan.iteration)
             self._thorough(plan.iteration)
 
+    def granted_to(self, owner: int, request_id: int) -> None:
+        """Pages were granted to a request outside of any step."""
+        self._requests[owner] = request_id
+
     def interleave(self, records: list[tuple]) -> None:
         """Records of the stream that no plan carries: they run once every step dispatched before them has."""
         self._between.append((self.engine.iteration, records))

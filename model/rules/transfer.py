@@ -27,8 +27,7 @@ class Transfer:
     of its own. ``keeps_retained``: a windowed pool receives all that its retention keeps, not the window alone.
     ``waits_for_source``: the write starts behind the step that computes the last of it. ``waits_for_target``: and
     behind the steps that may still touch the pages it writes. ``drains``: a cancelled transfer keeps its pages until
-    the write has stopped. ``releases_once``: a source cancelled while it sends is released when the send ends, and
-    not before as well. ``registers_first``: received pages are published before their sequence may go.
+    the write has stopped. ``registers_first``: received pages are published before their sequence may go.
     """
 
     name: str = "per-pool-fenced"
@@ -41,7 +40,6 @@ class Transfer:
     waits_for_source: bool = True
     waits_for_target: bool = True
     drains: bool = True
-    releases_once: bool = True
     registers_first: bool = True
 
     def claim(self, view: ClaimView, local: ClaimRule, drafts: bool, position: int) -> Claim:

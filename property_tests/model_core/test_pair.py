@@ -9,6 +9,7 @@ import pytest
 
 from model.builds import BUILDS, Build
 from model.config import Drafter, EngineConfig, Limits, PoolSize, RequestSpec
+from model.events import Kind, named_fields
 from model.geometry import Lifecycle
 from model.linkops import Abort, Arrive, Send
 from model.ops import At, Cancel, Dispatch, Settle, Shrink, Submit, Suspend
@@ -269,6 +270,22 @@ def test_a_lost_transfer_is_sent_again() -> None:
         assert locked(pair, DECODE) == 0 and locked(pair, PREFILL) >= 5
     finish(pair)
     assert pair.decode.engine.records[0].received_tokens == 18
+
+
+def test_a_transfer_is_recorded_with_the_fields_that_its_kinds_name() -> None:
+    made = config()
+    pair = Pair((made, made), BUILDS["unified"], check="exhaustive", keep_events=True)
+    prefilled(pair, request(0))
+    for op in (Send(0), Abort(0), Send(0), Arrive(0)):
+        assert pair.apply(op).applied
+    found = {}
+    for channel in (pair.decode.log.decisions, pair.decode.log.memory):
+        for kind, values in channel.records():
+            found[kind] = named_fields(kind, values)
+    assert found[Kind.SEND] == {"request": 0, "owner": 2, "position": 18, "claim": 0}
+    assert found[Kind.ABORT] == {"request": 0, "owner": 1}
+    assert found[Kind.ARRIVE] == {"request": 0, "owner": 2}
+    assert found[Kind.MEM_RECEIVE]["owner"] == 2 and len(found[Kind.MEM_RECEIVE]["slots"]) == 3
 
 
 def test_or_prefilled_where_it_was_lost() -> None:

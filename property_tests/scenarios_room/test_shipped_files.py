@@ -16,8 +16,26 @@ from scenarios.schema import json_schema
 from sim.run import run_scenario
 
 PATHS = catalog.paths()
-SEEDS = ("x05_repeat", "x05_two_turn", "x06", "x07", "x08", "x09", "x10", "x15_d1", "x15_d2", "x17")
-REPORTS = ("o01", "o02", "o04", "o05", "o11", "o15", "o18", "o24", "o33", "o40", "o49")
+SEEDS = ("x05_repeat", "x05_two_turn", "x06", "x07", "x08", "x09", "x10", "x12", "x15_d1", "x15_d2", "x17")
+REPORTS = (
+    "o01",
+    "o02",
+    "o04",
+    "o05",
+    "o11",
+    "o15",
+    "o18",
+    "o24",
+    "o33",
+    "o40",
+    "o46",
+    "o49",
+    "o57",
+    "o58",
+    "o65",
+    "o67",
+    "o68",
+)
 WORKLOADS = ("agentic", "agent_layers", "common", "common_burst", "common_k7")
 
 
