@@ -64,7 +64,7 @@ class Twin:
         draft = draft if self.has_drafter else ()
         names = dict.fromkeys(life.pool for life in (*config.target, *draft))
         self.pools = {
-            name: PagePool(name, i, size.device_pages, size.host_pages)
+            name: PagePool(name, i, size.device_pages, size.host_pages, rules.index)
             for i, (name, size) in enumerate((name, self._size(name, draft)) for name in names)
         }
         groups = [(*config.target, *draft)] if shape is Shape.UNIFIED else [config.target, draft]
@@ -117,7 +117,7 @@ class Twin:
         assert request.stream is not None
         spec, page = request.spec, self.config.limits.page_size
         length = request.stream.prompt_length
-        view = self.rules.keys.view(request.stream, length, spec.scope, self.span, page)
+        view = self.rules.keys.view(request.stream, length, self.rules.scope.key(spec.scope), self.span, page)
         view.prompt_length = request.context_length
         request.keys = request.draft_keys = view
 

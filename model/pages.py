@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.eviction import DROPPABLE, FREE, HELD, LOCKED, EvictionRings
+from model.rules.layout import Index
 
 if TYPE_CHECKING:
     from model.tree import Node, PrefixTree
@@ -48,8 +49,11 @@ class PagePool:
     of each change of tier, both in the order in which the device will see them.
     """
 
-    def __init__(self, name: str, index: int, device_pages: int, host_pages: int = 0) -> None:
+    def __init__(
+        self, name: str, index: int, device_pages: int, host_pages: int = 0, rule: Index | None = None
+    ) -> None:
         total = device_pages + host_pages
+        self.rule = rule or Index()
         self.name = name
         self.index = index
         self.device_pages = device_pages
@@ -217,7 +221,7 @@ class PagePool:
 
     def release_locked(self, pages: array[int]) -> None:
         """Drop one lock of each page, last page first, so that the end of a prefix goes before its start."""
-        if len(pages) >= BULK and not self.host_pages:
+        if len(pages) >= BULK and not self.host_pages and self.rule.keeps and self.rule.joins:
             self._release_many(pages)
             return
         locks, holds = self.locks, self.holds
@@ -229,9 +233,10 @@ class PagePool:
                     self._count_state(page, HELD)
                     if self.host_pages:
                         self.rings.join(page)
-                elif self.node[page] is not None:
+                elif self.node[page] is not None and self.rule.keeps:
                     self._count_state(page, DROPPABLE)
-                    self.rings.join(page)
+                    if self.rule.joins:
+                        self.rings.join(page)
                 else:
                     self._free(page)
 
@@ -240,9 +245,9 @@ class PagePool:
         for page in reversed(pages):
             self.holds[page] -= 1
             if not self.holds[page] and not self.locks[page]:
-                if self.node[page] is not None:
+                if self.node[page] is not None and self.rule.keeps:
                     self._count_state(page, DROPPABLE)
-                    if not self.host_pages:
+                    if not self.host_pages and self.rule.joins:
                         self.rings.join(page)
                 else:
                     self._free(page)
@@ -308,6 +313,9 @@ class PagePool:
         """Take ``page`` out of the prefix tree; an unheld page becomes free."""
         self.node[page] = None
         self.column[page] = UNCACHED
+        if not self.rule.counts and self.state[page] > DROPPABLE:
+            self.locks[page] = self.holds[page] = 0
+            self._count_state(page, DROPPABLE)
         if self.state[page] == DROPPABLE:
             self._free(page)
 

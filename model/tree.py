@@ -233,12 +233,14 @@ class PrefixTree:
     def _adopt(self, node: Node, sibling: Node) -> None:
         for column, page in enumerate(sibling.pages):
             if page != NO_PAGE:
-                sibling.pages[column] = NO_PAGE
+                if self.rule.supersedes:
+                    sibling.pages[column] = NO_PAGE
                 node.pages[column] = page
                 node.coverage[column] = self.rule.adopted(sibling.coverage[column], node.length)
                 node.behind[column] = sibling.behind[column]
                 self.pools[column].attach(page, node, column)
-        self._unlink(sibling)
+        if self.rule.supersedes:
+            self._unlink(sibling)
 
     def set_page(self, node: Node, column: int, page: int, coverage: int, behind: bytes = b"") -> bool:
         """Cache ``page`` at ``node`` if it covers more than what is there; returns whether it does now."""

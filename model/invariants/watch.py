@@ -5,6 +5,7 @@ from __future__ import annotations
 from model.engine import Engine
 from model.events import EventLog
 from model.invariants.base import Docket
+from model.invariants.index import IndexLaw
 from model.invariants.ledger import Ledger
 from model.invariants.memory import MemoryLaws
 from model.invariants.preemption import PreemptionLaw
@@ -15,7 +16,7 @@ from model.invariants.split import SplitLaw
 from model.invariants.steps import StepLaws
 from model.invariants.told_rows import ToldRows
 from model.pages import PagePool
-from model.plan import SettledRow, StepPlan
+from model.plan import Record, SettledRow, StepPlan
 from model.request import Request
 from model.shadow import Shadow
 
@@ -33,6 +34,7 @@ class Watch:
         self.shadow = Shadow(engine.twin, MemoryLaws(docket, self.exhaustive, list(engine.twin.pools.values())), log)
         self.claims = self.shadow.claims = ReuseLaw(engine, docket, self.shadow)
         self.references = ReferenceLaw(engine.twin, docket, self._request_of, self.exhaustive, self._tenant)
+        self.index = IndexLaw(engine.twin, docket, self._tenant)
         self.sequences = SequenceLaws(engine, docket)
         self.steps = StepLaws(engine, docket)
         self.ledger = Ledger(engine, docket)
@@ -148,12 +150,20 @@ class Watch:
 
     def _tenant(self, pool: PagePool, page: int) -> int:
         """Request that was granted ``page`` last; -1 where there was none."""
-        owners = self.shadow.owner[self.shadow.pools.index(pool)]
-        return self._request_of(owners[pool.slot[page]]) if page >= 0 else -1
+        if page < 0:
+            return -1
+        index, slot = self.shadow.pools.index(pool), pool.slot[page]
+        for plan in reversed(self.engine.plans):  # what the memory is yet to hear of
+            for record in reversed(plan.records):
+                if record[0] == Record.GRANT and record[1] == index and slot in record[2]:
+                    return self._request_of(record[3])
+        return self._request_of(self.shadow.owner[index][slot])
 
     def _thorough(self, step: int) -> None:
         self.references.check_owners(self._live_owners(), step)
         self.references.check(step)
+        if self.exhaustive:
+            self.index.check(step)
         self.references.check_pairs(step)
 
     def _live_owners(self) -> set[int]:
@@ -178,4 +188,5 @@ class Watch:
             self.steps.stalled("the run ended with requests that never finished")
         self.references.check_owners(self._live_owners(), engine.iteration)
         self.references.check(engine.iteration, drained=not engine.live and not engine.plans)
+        self.index.check(engine.iteration)
         self.ledger.totals(engine.iteration)

@@ -27,6 +27,7 @@ from model.rules.prune import PruneRule, TrimThenPrune
 from model.rules.publish import Publish
 from model.rules.ranks import Ranks
 from model.rules.scheduling import Chunking, Deferral, Victim
+from model.rules.scope import ScopeKey
 from model.rules.slots import Slots
 from model.rules.transfer import Transfer
 
@@ -58,6 +59,7 @@ class Rules:
     rewind: Rewind = Rewind()
     table: TableUpload = TableUpload.PER_STEP
     index: Index = Index()
+    scope: ScopeKey = ScopeKey()
     accounting: Accounting = Accounting()
     rebase: Rebase = Rebase.BOTH
     addressing: Addressing = Addressing.TABLE

@@ -35,6 +35,7 @@ class KeyView:
         "keyed",
         "keys",
         "length",
+        "mask",
         "page_size",
         "partial",
         "prompt_length",
@@ -54,6 +55,7 @@ class KeyView:
         self.page_size = page_size
         self.partial = True  # whether a block may match in part
         self.seed = seed
+        self.mask = (1 << 64) - 1  # bits of a key that are kept
         tokens = stream.tokens(shift, length).astype(np.int64)
         if shift and self.length:
             tokens[0] = np.int64(np.uint64(stream.sums(shift, shift + 1)[0]).astype(np.int64))
@@ -66,7 +68,7 @@ class KeyView:
         if items == self.page_size:
             return self.keys[block]
         last = block * self.page_size + items - 1 + self._shift
-        return mix64(int(self._stream.sums(last, last + 1)[0]) ^ self.seed)
+        return mix64(int(self._stream.sums(last, last + 1)[0]) ^ self.seed) & self.mask
 
     def block_items(self, block: int, items: int) -> bytes:
         """The first ``items`` key items of ``block`` as int64 bytes."""
@@ -131,6 +133,20 @@ class TrimOnly:
     def view(self, stream: TokenStream, length: int, scope: Scope, lookahead: int, page_size: int) -> KeyView:
         view = KeyView(stream, length, 0, lookahead, page_size, scope_seed("raw", scope))
         view.checks_evidence = False
+        return view
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowKeys:
+    """Wrong: keys of ``bits`` bits, and no token is compared when one is found."""
+
+    name: str = "narrow-keys"
+    bits: int = 12
+
+    def view(self, stream: TokenStream, length: int, scope: Scope, lookahead: int, page_size: int) -> KeyView:
+        view = KeyView(stream, length, 0, lookahead, page_size, scope_seed("raw", scope))
+        view.mask = (1 << self.bits) - 1
+        view.keys = [key & view.mask for key in view.keys]
         return view
 
 

@@ -86,10 +86,17 @@ class Mirror:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """``exact``: a page that moves to a longer node keeps the coverage it has."""
+    """What becomes of a page's key. ``exact``: a page that moves to a longer node keeps the coverage it has.
+    ``supersedes``: the shorter node's key goes when its page moves. ``keeps``: a released page stays cached under its
+    key, and ``joins`` the evictor's rings. ``counts``: a page that leaves the index is free only if nobody holds it.
+    """
 
     name: str = "page-coverage"
     exact: bool = True
+    supersedes: bool = True
+    keeps: bool = True
+    joins: bool = True
+    counts: bool = True
 
     def adopted(self, coverage: int, node_length: int) -> int:
         """Coverage of a replaced sibling's page at the node that takes its place."""
