@@ -48,6 +48,7 @@ class Engine:
         self.records: dict[int, RequestRecord] = {}
         self.live: dict[int, Request] = {}  # request id -> request that has not ended
         self.owners: dict[int, Request] = {}  # owner -> request of the current epoch
+        self.lent: set[int] = set()  # owners that ended while a transfer used their pages
         self.plans: deque[StepPlan] = deque()
         self.iteration = 0
         self.stalled_passes = 0
@@ -183,7 +184,9 @@ class Engine:
         """Forget a request that finished, was cancelled or sent; its pages are dropped unless they are in use."""
         request.state = state
         request.record.state = state.value
-        if not keep_pages:
+        if keep_pages:
+            self.lent.add(request.owner)
+        else:
             self.twin.free(request, ended=True)
         self.scheduler.remove(request)
         if request.owner >= 0:

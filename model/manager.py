@@ -100,8 +100,9 @@ class Manager:
                 if other is pool:
                     need += max(0, needs[column])
                     spare += freed[column]
-            if need > pool.obtainable() + spare:
-                self.short = (pool, need - pool.obtainable() - spare)
+            have = self.rules.admission.obtainable(pool) + spare
+            if need > have:
+                self.short = (pool, need - have)
                 return False
         return True
 

@@ -60,6 +60,7 @@ class Scheduler:
         self._lower_tier = any(pool.host_pages for pool in twin.pools.values())
         self._budget = 0
         self._idle = False  # the last pass took nothing
+        self.on_starved: Callable[[Request], None] | None = None  # an observer of verify rows that found no pages
         self.on_refused: Callable[[Request, int, bool], None] | None = None  # an observer of refused chunks
         self.on_claimed: Callable[[Request], None] | None = None  # an observer of claims
 
@@ -149,6 +150,8 @@ class Scheduler:
             self._preempt(victim, taken)
             if self.twin.grow_generation(request):
                 return True
+        if self.on_starved is not None:
+            self.on_starved(request)
         self._suspend(request, taken)
         return False
 
@@ -176,6 +179,8 @@ class Scheduler:
     def note_suspended(self, request: Request) -> None:
         """Count a suspension."""
         request.record.suspensions += 1
+        if not self.rules.epoch.keeps_drafts:
+            request.drafts_of = -1
         self.totals.suspensions += 1
         self.log.suspended(request)
 

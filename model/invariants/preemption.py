@@ -19,23 +19,31 @@ class PreemptionLaw:
 
     def __init__(self, engine: Engine, docket: Docket) -> None:
         self.engine, self.docket = engine, docket
-        self._arrival: dict[int, int] = {}  # request id -> how many came before it
+        self._arrival: dict[int, tuple[Request, int]] = {}  # by request id; how many came before
         self._arrived = 0
         self._before: dict[int, tuple[int, list[array[int]]]] = {}  # started: request id -> owner, pages by column
         self._tiers = any(pool.host_pages for pool in engine.twin.pools.values())
 
+    def _place(self, request: Request) -> int:
+        """How many requests came before this one. Ids may be used again, and requests may come from other workers."""
+        known = self._arrival.get(request.request_id)
+        if known is None or known[0] is not request:
+            known = self._arrival[request.request_id] = (request, self._arrived)
+            self._arrived += 1
+        return known[1]
+
     def submitted(self, request_id: int) -> None:
-        """A request id starts (perhaps again)."""
-        self._arrival[request_id] = self._arrived
-        self._arrived += 1
+        """A request was queued here."""
+        self._place(self.engine.live[request_id])
 
     def before_pass(self) -> None:
-        """Remember who is started, and on which pages."""
-        self._before = {
-            request.spec.request_id: (request.owner, [table.pages for table in request.tables])
-            for request in self.engine.scheduler.active
-            if request.started
-        }
+        """Remember who is started, and on which pages; note who came from another worker."""
+        self._before = {}
+        for request in self.engine.scheduler.active:
+            if request.started:
+                self._place(request)
+                pages = [table.pages for table in request.tables]
+                self._before[request.spec.request_id] = (request.owner, pages)
 
     def after_pass(self) -> None:
         """Judge the preemptions of a pass that was not undone."""
@@ -66,19 +74,20 @@ class PreemptionLaw:
         """One request lost its pages while ``others`` hold theirs."""
         if not others:
             return  # it began again alone
-        place = self._arrival[request.request_id]
-        older = [other for other in others if self._arrival[other.request_id] < place]
+        place = self._place(request)
+        older = [other for other in others if self._place(other) < place]
         if not older:
             self._report(request, "it came before all who hold pages", others)
         elif not needed and all(other.request_id in running for other in older):
             self._report(request, "nobody before it lacked a page", older)
-        younger = [other for other in others if self._arrival[other.request_id] > place]
+        younger = [other for other in others if self._place(other) > place]
         # A context asks after the generation rows of the pass were taken: those are out of its reach.
         asks = any(other.state is CONTEXT and other.request_id not in running for other in older)
         kept = [
             other
             for other in younger
             if self._before.get(other.request_id, (-1, []))[0] == other.owner
+            and not other.pinned
             and not (asks and other.request_id in running)
         ]
         if kept:

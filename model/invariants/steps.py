@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from model.engine import Engine
 from model.eviction import DROPPABLE
 from model.geometry import cdiv
@@ -163,15 +165,11 @@ class StepLaws:
 
         Not evaluated, and not counted, with a host tier or above the gate.
         """
-        twin = self.engine.twin
+        if not self._judges_refusals(gate=True):
+            return
         limits, drafts = self.engine.config.limits, self.engine.config.drafter.drafts
-        if any(pool.host_pages for pool in twin.pools.values()) or not twin.target.gate_open():
-            return
-        if twin.draft is not None and not twin.draft.gate_open():
-            return
-        self.docket.count("ADMIT")
         need: dict[str, int] = {}
-        for column in twin.columns:
+        for column in self.engine.twin.columns:
             sequence = column.manager.sequences[request.owner]
             blocks = max(cdiv(end + (drafts if last else 0) + limits.extra_tokens, limits.page_size), sequence.blocks)
             table = sequence.tables[column.column]
@@ -179,13 +177,43 @@ class StepLaws:
             grow = blocks - max(table.end(), stale)
             grow += not sequence.resumed and sequence.claimed % limits.page_size != 0
             need[column.pool.name] = need.get(column.pool.name, 0) + max(0, grow)
+        self._lacks(request, need)
+
+    def starved(self, request: Request) -> None:
+        """A generation request steps aside only when some pool really lacks a page for its next verify row."""
+        sequences = self.engine.twin.sequences(request)
+        if not self._judges_refusals(gate=any(sequence.status is not ACTIVE for sequence in sequences)):
+            return
+        page, settled = self.engine.config.limits.page_size, request.settled_position()
+        flying = sum(row.owner == request.owner for plan in self.engine.plans for row in plan.generation)
+        need: dict[str, int] = {}
+        for column in self.engine.twin.columns:
+            sequence = column.manager.sequences[request.owner]
+            position = max(settled, sequence.history)
+            table, stale = sequence.tables[column.column], column.lifecycle.stale_range(position, page)[1]
+            blocks = cdiv(position + self._reserve + self._width * (flying + 1), page)
+            need[column.pool.name] = need.get(column.pool.name, 0) + max(0, blocks - max(table.end(), stale))
+        self._lacks(request, need)
+
+    def _judges_refusals(self, gate: bool) -> bool:
+        """Whether what a pool can give is known from its pages alone; ``gate``: the resume gate has a say."""
+        twin = self.engine.twin
+        if any(pool.host_pages for pool in twin.pools.values()):
+            return False
+        return not gate or all(manager.gate_open() for manager in twin.managers)
+
+    def _lacks(self, request: Request, need: dict[str, int]) -> None:
+        """Some pool cannot give the pages that a request was refused."""
+        self.docket.count("ADMIT")
         for name, pages in need.items():
-            state = twin.pools[name].state
-            if pages > sum(1 for value in state if value <= DROPPABLE):
+            state = np.frombuffer(self.engine.twin.pools[name].state, np.uint8)
+            if pages > int((state <= DROPPABLE).sum()):
                 return
         message, step = "refused though every pool could give the pages", self.engine.iteration
+        pool = max(need, key=lambda name: need[name])
+        expected = ", ".join(f"{pages} pages of {name}" for name, pages in need.items())
         self.docket.report(
-            Violation("ADMIT", message, request.request_id, step=step, expected=str(need), found="refused")
+            Violation("ADMIT", message, request.request_id, pool, step=step, expected=expected, found="refused")
         )
 
     def _backed(self, owner: int, request_id: int, needs: tuple[int, int], plan: StepPlan) -> None:

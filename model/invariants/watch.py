@@ -41,6 +41,7 @@ class Watch:
         self.preemptions = PreemptionLaw(engine, docket)
         self.told = ToldRows(engine, docket)
         engine.scheduler.on_refused = self._refused
+        engine.scheduler.on_starved = self.steps.starved
         self._between: list[tuple[int, list[tuple]]] = []  # records that no plan carries, and the step they precede
         self._settles = 0
         self._requests: dict[int, int] = {}  # owner -> request id, ended ones too
@@ -105,8 +106,7 @@ class Watch:
     def _refused(self, request: Request, end: int, last: bool) -> None:
         """A chunk up to ``end`` found no pages."""
         self.steps.unchanged(request)
-        if self.exhaustive:
-            self.steps.justified(request, end, last)
+        self.steps.justified(request, end, last)
 
     def before_settle(self, plan: StepPlan, accepted: tuple[int, ...]) -> dict[int, int]:
         """The memory executes the step; returns which owner each live request has now."""
@@ -146,7 +146,8 @@ class Watch:
             self.shadow.run_between(self._between.pop(0)[1])
 
     def _request_of(self, owner: int) -> int:
-        return self._requests.get(owner, -1)
+        request = self.engine.owners.get(owner)
+        return request.request_id if request is not None else self._requests.get(owner, -1)
 
     def _tenant(self, pool: PagePool, page: int) -> int:
         """Request that was granted ``page`` last; -1 where there was none."""
@@ -167,7 +168,7 @@ class Watch:
         self.references.check_pairs(step)
 
     def _live_owners(self) -> set[int]:
-        return {request.owner for request in self.engine.live.values()}
+        return {request.owner for request in self.engine.live.values()} | self.engine.lent
 
     def cancelled(self, request_id: int) -> None:
         """A client gave a request up."""

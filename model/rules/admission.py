@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from model.geometry import Lifecycle, cdiv
+from model.pages import PagePool
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,8 @@ class Admission:
     target may claim no deeper than the drafter did. ``refuses_oversized``: what can never fit is refused when it
     arrives. ``straddles``: a window may lie across one page more than it fills. ``counts_pages``: growth takes as many
     pages as its tokens need, not one. ``grows_row``: a verify row is backed for all of its tokens, not for the next
-    one alone. ``charges_once``: a pool grows once for each row. ``reserve``: how often K is backed behind a context."""
+    one alone. ``charges_once``: a pool grows once for each row. ``reserve``: how often K is backed behind a context.
+    ``counts_cached``: pages that are only cached can be had as well as free ones."""
 
     name: str = "symmetric"
     counts_draft: bool = True
@@ -32,6 +34,11 @@ class Admission:
     grows_row: bool = True
     charges_once: bool = True
     reserve: int = 1
+    counts_cached: bool = True
+
+    def obtainable(self, pool: PagePool) -> int:
+        """Pages that ``pool`` can give."""
+        return pool.obtainable() if self.counts_cached else pool.free_count()
 
     def floor(self, life: Lifecycle, longest: int, step: int, claims: int, page_size: int) -> int:
         """Pages of a lifecycle without which a request of up to ``longest`` tokens, claiming ``claims`` of them at
@@ -68,12 +75,14 @@ class Suspension:
 class Epoch:
     """``refuses_late``: outputs of a step from before a preemption are dropped. ``releases_rows``: an absent
     request's row slot is given up, and a returning one gets a row of its own. ``drops_drafts``: drafts are verified
-    only in the epoch that proposed them. ``frees_draft``: a request that ends gives back its drafter's pages."""
+    only in the epoch that proposed them. ``keeps_drafts``: a request that is only absent keeps those it has.
+    ``frees_draft``: a request that ends gives back its drafter's pages."""
 
     name: str = "fresh"
     refuses_late: bool = True
     releases_rows: bool = True
     drops_drafts: bool = True
+    keeps_drafts: bool = True
     frees_draft: bool = True
 
     def may_verify(self, proposed_by: int, owner: int) -> bool:
