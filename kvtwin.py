@@ -230,6 +230,36 @@ def sweep(
 
 
 @app.command()
+def capacity(
+    scenario: Scenarios = None,
+    builds: Annotated[
+        str | None, typer.Option("--builds", metavar="A,B,C", help="Builds; the scenario's own, or four of them.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show what builds make of a rank's memory: pages, bytes and tokens by pool, on the device and on the host."""
+    from reports import capacity as capacities
+
+    found = capacities.run(tuple(scenario or ()), builds.split(",") if builds else None, FOUR_BUILDS.split(","))
+    capacities.show(found, json)
+
+
+@app.command()
+def seeds(
+    id: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Only these figures, such as X7 or S5.")] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Leave out the figures that take long.")] = False,
+    json: Json = False,
+) -> None:
+    """Compute the figures of the seeds and compare: what follows must come out exactly, what was measured in a band."""
+    from reports import seeds as figures
+
+    interrupts.raise_again()
+    found = figures.run(tuple(id or ()), fast)
+    figures.show(found, json)
+    raise typer.Exit(figures.exit_code(found))
+
+
+@app.command()
 def invariants(json: Json = False) -> None:
     """List the laws: what each says, where it is checked, and the faults that show that it can fail."""
     from reports import catalogue

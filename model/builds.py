@@ -125,6 +125,13 @@ BUILDS: dict[str, Build] = {
             "#22 without its branch point",
         ),
         Build(
+            "paired-22-draft-first",
+            replace(_PAIRED_22, claim=WindowedPair("draft-match-first", draft_first=True)),
+            "paired-22 in which any endpoint that both pools cover wins, however much deeper a fresh mirror could go.",
+            "hypothesis of the warm-up of seed 003 (S5)",
+            correct=False,
+        ),
+        Build(
             "unified-page",
             replace(_UNIFIED, claim=WindowedPair("windowed-pair-page-boundary", boundary=True)),
             "One manager hosts both; the drafter's window counts only where it ends on a page.",

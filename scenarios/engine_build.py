@@ -143,6 +143,11 @@ class EngineParts:
             found.append(Lifecycle(group.name, pool, side, own, group.sinks, lookahead=depth, bytes_per_token=size))
         return tuple(found)
 
+    def group_bytes(self, page_size: int) -> dict[str, int]:
+        """Bytes of a page of every group of layers, by name, on one rank."""
+        groups = [group for side in ("target", "draft") for group, _ in self._groups(side)]
+        return {group.name: group.bytes_per_page(page_size, self.tensor_parallel) for group in groups}
+
     def page_bytes(self, page_size: int) -> Pair:
         """Bytes of a page of all target layers and of all drafter layers on one rank."""
         sizes = [

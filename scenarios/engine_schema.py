@@ -102,7 +102,9 @@ class PoolBytes(Part):
     device: Bytes
     host: Bytes = 0
     host_draft: Bytes = Field(default=0, description="host bytes for the drafter in the unified layout")
-    draft_pages_per_slot: Count | None = Field(default=None, description="instead of the window-sized share")
+    draft_pages_per_slot: Count | None = Field(
+        default=None, description="of a drafter's pool of its own, instead of the window-sized share"
+    )
 
 
 Policy = Literal["all_reusable", "per_request", "per_conversation", "none"]

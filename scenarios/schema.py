@@ -130,6 +130,10 @@ class Scenario(Part):
         parts = self._parts()
         return parts.page_bytes(self.engine_config().limits.page_size)
 
+    def group_bytes(self) -> dict[str, int]:
+        """Bytes of a page of every lifecycle, by name, on one rank."""
+        return self._parts().group_bytes(self.engine_config().limits.page_size)
+
     # -- the file ------------------------------------------------------------------------------------------------
 
     def at(self, document: Document | None, folder: Path) -> Scenario:

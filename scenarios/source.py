@@ -7,6 +7,7 @@ from pathlib import Path
 from scenarios.errors import FieldError
 from scenarios.fit import Fit
 from scenarios.generate import agentic_workload, groups_workload, layers_workload
+from scenarios.generate_branches import branches_workload
 from scenarios.importers import read_trace
 from scenarios.workload import Workload
 from scenarios.workload_build import build_sessions, check_fit
@@ -28,6 +29,8 @@ def build_workload(spec: WorkloadSpec, seed: int, vocabulary: int, fit: Fit, fol
         workload, field = agentic_workload(spec.agentic, seed, vocabulary, spec.concurrency), "agentic"
     elif spec.layers is not None:
         workload, field = layers_workload(spec.layers, seed, spec.concurrency), "layers"
+    elif spec.branches is not None:
+        workload, field = branches_workload(spec.branches, seed, vocabulary, spec.concurrency), "branches"
     else:
         raise FieldError(("workload",), "expected a source of sessions, found none")
     check_fit(workload, fit, None, ("workload", field))

@@ -227,6 +227,19 @@ class LayersSpec(Part):
     )
 
 
+class BranchesSpec(Part):
+    """Prefill-only requests: agents with long contexts, and sub-agents that branch off somewhere inside them."""
+
+    requests: Many = 488
+    agents: Many = Field(default=50, description="contexts that the other requests branch off from")
+    open: Many = Field(default=8, description="agents whose requests take turns")
+    system: Size = Field(default=30_000, description="tokens that all prompts start with")
+    opening: Size = Field(default=2_000, description="tokens of the context in an agent's first request; 0: none")
+    context: Lognormal = Lognormal(median=192_000.0, mean=210_000.0, max=400_000.0)
+    task: Lognormal = Lognormal(median=12_000.0, mean=16_000.0, max=100_000.0)
+    depth: Share = Field(default=0.5, description="share of the agent's context below which nobody branches off")
+
+
 class TraceSpec(Part):
     """A trace file of a public format; a relative path counts from the scenario file."""
 
@@ -240,7 +253,7 @@ class TraceSpec(Part):
 
 
 class WorkloadSpec(Part):
-    """Exactly one of ``sessions``, ``groups``, ``agentic``, ``layers`` and ``trace``."""
+    """Exactly one of ``sessions``, ``groups``, ``agentic``, ``layers``, ``branches`` and ``trace``."""
 
     concurrency: Count | None = Field(
         default=None, description="closed loop: sessions in flight; without it, arrivals count"
@@ -250,10 +263,11 @@ class WorkloadSpec(Part):
     groups: GroupsSpec | None = None
     agentic: AgenticSpec | None = None
     layers: LayersSpec | None = None
+    branches: BranchesSpec | None = None
     trace: TraceSpec | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> WorkloadSpec:
-        source = one_of(self, ("sessions", "groups", "agentic", "layers", "trace"))
+        source = one_of(self, ("sessions", "groups", "agentic", "layers", "branches", "trace"))
         only_with(self, "prefixes", "sessions", source == "sessions")
         return self

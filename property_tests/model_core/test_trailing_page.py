@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from model.builds import BUILDS
-from model.config import Limits
 from model.drafter import SlotState
-from model.geometry import Lifecycle
-from model.manager import Manager
-from model.pages import PagePool
-from model.plan import Recorder
-from model.tree import Match
+from sim.slot_lag import released_reads
 
-PAGE, WINDOW, STEPS = 128, 4096, 600
-
-
-def released_reads(lag: int, counts: tuple[int, ...], trail: int) -> int:
-    """Steps of 600 in which the slot's window starts below what the mirror still backs."""
-    limits = Limits(page_size=PAGE, max_batch=1, max_num_tokens=8192, max_seq_len=1 << 20, chunk_unit=PAGE)
-    pools = {"draft": PagePool("draft", 0, 64)}
-    life = Lifecycle("draft", "draft", "draft", window=WINDOW, trail=trail)
-    manager = Manager("draft", [life], pools, limits, BUILDS["mirror-21281"].rules, Recorder())
-    mirror = manager.create(1, None, Match([], 0), 0)
-    assert mirror.resume()
-    history = 10 * WINDOW + lag  # the slot was seeded at this position: on the page boundary below it
-    wrong = 0
-    for count in itertools.islice(itertools.cycle(counts), STEPS):
-        assert mirror.resize(history + 16, history)
-        slot_end = history - lag + count  # after folding the accepted tokens
-        wrong += life.read_from(slot_end) // PAGE < mirror.tables[0].base
-        history += count
-    return wrong
+PAGE = 128
 
 
 @pytest.mark.parametrize("lag", [7, 31, 127])

@@ -14,7 +14,8 @@ from scenarios.names import find_build
 from sim.run import run_scenario
 
 TOYS = ("reports/", "faults/", "smoke/", "seeds/x14", "seeds/x15", "seeds/x17")
-LONG = ("workloads/common", "workloads/agent_layers")  # seconds each: `make bench` runs them
+# seconds each: `make bench` runs them
+LONG = ("workloads/common", "workloads/agent_layers", "seeds/s05", "seeds/s09", "seeds/s10")
 AGENTIC = ("unified", "paired-22")  # the builds that run the agentic replay here
 
 
