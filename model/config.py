@@ -107,7 +107,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class RequestSpec:
-    """One request as submitted: ``prompt`` as segments, ids of its output named by ``output_seed``."""
+    """One request as submitted: ``prompt`` as segments, ids of its output named by ``output_seed``.
+
+    ``drafts`` off: it runs without the drafter, one token a step, beside requests that draft.
+    """
 
     request_id: int
     prompt: tuple[Segment, ...]
@@ -116,3 +119,4 @@ class RequestSpec:
     conversation: int = -1
     scope: Scope = field(default_factory=Scope)
     priority: int = 0
+    drafts: bool = True

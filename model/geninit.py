@@ -107,10 +107,10 @@ class Receiver:
         """
         twin, page = self.engine.twin, self.engine.config.limits.page_size
         position, claim = request.cursor, request.claim
-        joint = not claim.fresh
+        joint, drafts = not claim.fresh, self.drafts and request.spec.drafts
         if not twin.has_drafter:
             request.received = 0
-        elif self.drafts:
+        elif drafts:
             request.received = 0 if joint and source_base * page <= claim.tokens else source_base
         else:
             request.received = 0 if joint and claim.tokens == position else cdiv(position, page)
@@ -118,7 +118,7 @@ class Receiver:
         for column in twin.columns:
             sequence = column.manager.sequences[request.owner]
             held = claim.tokens if column.column not in sequence.declined and (joint or not column.draft) else 0
-            if column.draft and not self.drafts:
+            if column.draft and not drafts:
                 continue
             begin = max(held, source_base * page if column.draft else 0)
             need = self._need(column, sequence, begin, tables[column.index], position)

@@ -94,6 +94,8 @@ class Twin:
         admission = rules.admission
         self.grown = (admission.grown(self.width),) * len(self.managers)  # recorded for each row
         self.growth = tuple(admission.growth(self.width, manager is not self.target) for manager in self.managers)
+        self.plain_grown = (admission.grown(1),) * len(self.managers)  # of a request that runs without the drafter
+        self.plain_growth = tuple(admission.growth(1, manager is not self.target) for manager in self.managers)
         self.padded = 1 << (self.width - 1).bit_length()  # captured graphs come in powers of two
         self.columns_told = rules.columns.count(config.limits, config.drafter.drafts)
         self._releases_ahead = rules.retention.edge is not Edge.SETTLED
@@ -117,14 +119,15 @@ class Twin:
         assert request.stream is not None
         spec, page = request.spec, self.config.limits.page_size
         length = request.stream.prompt_length
-        view = self.rules.keys.view(request.stream, length, self.rules.scope.key(spec.scope), self.span, page)
+        span = self.span if spec.drafts else 0
+        view = self.rules.keys.view(request.stream, length, self.rules.scope.key(spec.scope), span, page)
         view.prompt_length = request.context_length
         request.keys = request.draft_keys = view
 
     def first_new_key(self, request: Request) -> int | None:
         """Key of the first full block that the target's tree lacks, if there is one; without side effects."""
         assert request.keys is not None
-        probe = self.target.probe(request.keys)
+        probe = self.target.probe(request.keys, drafts=request.spec.drafts)
         block = probe.tokens // self.config.limits.page_size
         return request.keys.keys[block] if block < len(request.keys.keys) else None
 
@@ -141,12 +144,18 @@ class Twin:
             request.tables = [table for sequence in self.sequences(request) for table in sequence.tables]
             request.rows = ()
             return Claim(0, fresh=False)
-        view = TwinView(self, request, self.target.probe(keys))
-        decision = (decide or self.claim_rule.decide)(view)
+        drafts = request.spec.drafts
+        view = TwinView(self, request, self.target.probe(keys, drafts=drafts))
+        if drafts or decide is not None:
+            decision = (decide or self.claim_rule.decide)(view)
+        else:
+            decision = Claim(view.target, fresh=True)
+        decision = decision if drafts else Claim(decision.tokens, fresh=True)
         if self.draft is not None and self.paired:
             decision = self._claim_pair(request, view, decision, totals)
         else:
             declined = frozenset(self.target.optional) if decision.fresh else frozenset()
+            declined = declined if drafts else self.target.drafting
             self.target.create(request.owner, keys, view.probe.match, decision.tokens, declined)
             if self.draft is not None:
                 mirror = self.draft.create(request.owner, None, _NOTHING, 0)
@@ -164,7 +173,8 @@ class Twin:
         assert self.draft is not None and request.keys is not None and request.draft_keys is not None
         if decision.fresh:
             every = frozenset(range(len(self.draft.lifecycles)))
-            self.draft.create(request.owner, request.draft_keys, _NOTHING, decision.tokens, every)
+            keys = request.draft_keys if request.spec.drafts else None  # what is not written is not published
+            self.draft.create(request.owner, keys, _NOTHING, decision.tokens, every)
             self.target.create(request.owner, request.keys, view.probe.match, decision.tokens)
             return decision
         drafted = self._claim_one(self.draft, request, decision.tokens)
@@ -237,32 +247,33 @@ class Twin:
 
     def grow_generation(self, request: Request) -> bool:
         """Back one more verify row (1 + K tokens) in both pools; records what each grew, or undoes it."""
-        growth, owner, owed = self.growth, request.owner, request.owed
+        drafts, owner, owed = request.spec.drafts, request.owner, request.owed
+        growth = self.growth if drafts else self.plain_growth
         sequences = [manager.sequences[owner] for manager in self.managers]
         for place, sequence in enumerate(sequences):
             roomy = sequence.capacity + growth[place] <= sequence.backed
             if not roomy or sequence.status is not ACTIVE or owed[place]:
-                if not self._grow_slowly(request, sequences):
+                if not self._grow_slowly(request, sequences, growth):
                     return False
                 break
         else:
             for place, sequence in enumerate(sequences):
                 sequence.capacity += growth[place]
-        request.grown.append(self.grown)
+        request.grown.append(self.grown if drafts else self.plain_grown)
         if self._releases_ahead:
             settled, rows = request.settled_position(), len(request.grown)
             for sequence in sequences:
-                sequence.release_behind(self.rules.retention.released_at(settled, self.width, rows))
+                sequence.release_behind(self.rules.retention.released_at(settled, self.width if drafts else 1, rows))
         return True
 
-    def _grow_slowly(self, request: Request, sequences: list[SequenceCache]) -> bool:
+    def _grow_slowly(self, request: Request, sequences: list[SequenceCache], growth: tuple[int, ...]) -> bool:
         """Growth that needs pages, a resume, or capacity that is owed from a suspension."""
         if not self.resume(request):
             return False
         done: list[tuple[SequenceCache, int]] = []
         for place, sequence in enumerate(sequences):
             before = sequence.capacity
-            capacity = before - request.owed[place] + self.growth[place]
+            capacity = before - request.owed[place] + growth[place]
             capacity = self.rules.admission.reached(capacity, sequence.backed, self.config.limits.page_size)
             history = max(sequence.history, min(request.settled_position(), capacity))
             if sequence.manager is self.draft and not self.rules.admission.covers_block:
@@ -312,7 +323,7 @@ class Twin:
         crossing = branch >= 0 and request.cursor < branch <= end
         for manager in self.managers:
             sequence = manager.sequences[request.owner]
-            sequence.wrote(end)
+            sequence.wrote(end, request.spec.drafts)
             per_chunk = publish.per_chunk(manager.role, policy)
             if per_chunk:
                 manager.commit(sequence, end, final=last, fill_until=max(branch, 0))

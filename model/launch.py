@@ -28,16 +28,20 @@ class Launcher:
                 self.note_admitted(request)
             owner = request.owner
             slot = slot_of[owner]
-            context.append(ContextRow(request.request_id, owner, slot, request.cursor, end, last, rows(request)))
+            drafts = request.spec.drafts
+            context.append(
+                ContextRow(request.request_id, owner, slot, request.cursor, end, last, rows(request), drafts)
+            )
         width, may_verify = 1 + engine.config.drafter.drafts, engine.rules.epoch.may_verify
         generation = [
             GenerationRow(
                 request.spec.request_id,
                 request.owner,
                 slot_of[request.owner],
-                width,
-                may_verify(request.drafts_of, request.owner),
+                width if request.spec.drafts else 1,
+                request.spec.drafts and may_verify(request.drafts_of, request.owner),
                 rows(request),
+                request.spec.drafts,
             )
             for request in taken.generation
         ]
@@ -58,6 +62,7 @@ class Launcher:
         claim, record, totals = request.claim, request.record, engine.totals
         drafted = 0 if claim.fresh or not engine.twin.paired else claim.tokens
         first = not record.claims
+        kind = claim.kind if request.spec.drafts or not claim.tokens else "plain"  # no drafter to be fresh or joint
         record.claims.append(claim.tokens)
         accounting = engine.rules.accounting
         reported = accounting.with_drafts or not engine.config.drafter.drafts
@@ -67,13 +72,13 @@ class Launcher:
             totals.cached_tokens += claim.tokens
             totals.draft_cached_tokens += drafted
         if first:
-            record.claim_kind = claim.kind
+            record.claim_kind = kind
         else:
             record.reclaimed_tokens += claim.tokens
             totals.reclaimed_tokens += claim.tokens
         totals.branch_windows += claim.branch >= 0
-        totals.fresh_claims += claim.kind == "fresh"
-        totals.joint_claims += claim.kind == "joint"
+        totals.fresh_claims += kind == "fresh"
+        totals.joint_claims += kind == "joint"
         totals.partial_claims += claim.tokens % engine.config.limits.page_size != 0
         engine.recorder.records.append((Record.BEGIN, request.owner, request))
         engine.log.claimed(request)

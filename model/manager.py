@@ -51,6 +51,7 @@ class Manager:
         self.required = tuple(i for i, life in enumerate(lifecycles) if life.policy is ReusePolicy.REQUIRED)
         self.optional = tuple(i for i, life in enumerate(lifecycles) if life.policy is ReusePolicy.OPTIONAL)
         self.private = frozenset(i for i, life in enumerate(lifecycles) if life.policy is ReusePolicy.PRIVATE)
+        self.drafting = frozenset(i for i, life in enumerate(lifecycles) if life.role == "draft")
         self.published_columns = tuple(i for i in range(len(lifecycles)) if i not in self.private)
         self.sequences: dict[int, SequenceCache] = {}
         self.turns: Turns | None = None  # endpoints kept per conversation, where the policy asks for it
@@ -60,10 +61,16 @@ class Manager:
 
     # -- probing and creating ------------------------------------------------------------------------------------
 
-    def probe(self, keys: KeyView, limit: int | None = None) -> Probe:
-        """Match a prompt without side effects, the claim being at most ``limit`` tokens."""
+    def probe(self, keys: KeyView, limit: int | None = None, drafts: bool = True) -> Probe:
+        """Match a prompt without side effects, the claim being at most ``limit`` tokens.
+
+        Without ``drafts`` the drafter's lifecycles do not matter.
+        """
         match = self.tree.match(keys.seed, keys.keys, keys.items, keys.lookup(limit), keys.partial)
-        return Probe(match, self.rules.prune.endpoint(self, match, keys.trim(match.tokens), self.required, keys))
+        columns = self.required
+        if not drafts:
+            columns = tuple(column for column in columns if column not in self.drafting)
+        return Probe(match, self.rules.prune.endpoint(self, match, keys.trim(match.tokens), columns, keys))
 
     def deepest(self, match: Match, end: int, columns: Sequence[int], keys: KeyView, boundary: bool = False) -> int:
         """Deepest endpoint up to ``end`` that ``columns`` cover for this reader (see :meth:`PrefixTree.deepest`)."""

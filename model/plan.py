@@ -81,7 +81,10 @@ class Recorder:
 
 
 class ContextRow(NamedTuple):
-    """One prompt chunk ``[start, end)`` of a request; ``last`` when it completes the context."""
+    """One prompt chunk ``[start, end)`` of a request; ``last`` when it completes the context.
+
+    ``drafts`` off: the drafter stores nothing of it.
+    """
 
     request_id: int
     owner: int
@@ -90,10 +93,14 @@ class ContextRow(NamedTuple):
     end: int
     last: bool
     tables: tuple[TableRow, ...]
+    drafts: bool = True
 
 
 class GenerationRow(NamedTuple):
-    """One generation step: verify ``width`` = 1 + K tokens from the slot's own length on."""
+    """One generation step: verify ``width`` = 1 + K tokens from the slot's own length on.
+
+    ``drafts`` off: a plain step of width 1, after which the drafter does not run.
+    """
 
     request_id: int
     owner: int
@@ -101,6 +108,7 @@ class GenerationRow(NamedTuple):
     width: int
     real_drafts: bool
     tables: tuple[TableRow, ...]
+    drafts: bool = True
 
 
 class StepPlan:

@@ -124,13 +124,14 @@ class Scheduler:
             active.append(waiting.popleft())
 
     def _generation(self, taken: Scheduled) -> None:
-        width = 1 + self.twin.config.drafter.drafts
+        widest = 1 + self.twin.config.drafter.drafts
         run_ahead = self.limits.run_ahead
         for request in list(self.active):
             if request.state is not GENERATION or request.in_flight > run_ahead:
                 continue
             if request.generated + request.in_flight + request.first_in_flight >= request.spec.max_new_tokens:
                 continue  # what is in flight completes it
+            width = widest if request.spec.drafts else 1
             if width > self._budget or len(taken.generation) >= self.limits.max_batch:
                 return
             if not self._make_generation_fit(request, taken):

@@ -365,6 +365,11 @@ class SequenceCache:
         """Note that nothing below ``position`` was or will be written here (a mirror first seen there)."""
         self.written = [(position, position)] * len(self.tables)
 
-    def wrote(self, end: int) -> None:
-        """Note that dispatched steps write every cell up to ``end`` (each from where it wrote last)."""
-        self.written = [(low, end if end > high else high) for low, high in self.written]
+    def wrote(self, end: int, drafts: bool = True) -> None:
+        """Note that dispatched steps write every cell up to ``end`` (each from where it wrote last), the drafter's too
+        unless the request runs without it."""
+        written = [(low, end if end > high else high) for low, high in self.written]
+        if not drafts:
+            for column in self.manager.drafting:
+                written[column] = self.written[column]
+        self.written = written

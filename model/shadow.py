@@ -252,7 +252,7 @@ class Shadow(SlotStore):
         shift = 0
         for column in self.target_columns:
             self.write_span(row, column, start, end, reader.tags[column.index][start:end])
-        for column in self.draft_columns:
+        for column in self.draft_columns if row.drafts else ():
             if self.twin.kind.slot:
                 shift = self.draft_length[slot] - start  # a slot-local store writes at the slot's own length
             stored = row if self.device.rebase is not Rebase.READS else self.unbased(row)
@@ -301,14 +301,14 @@ class Shadow(SlotStore):
                 self.write(row, column, table, after, position + row.width, self._provisional)
         self.length[slot] = after
         reader.lag = 0
-        if self.draft_columns:
+        if self.draft_columns and row.drafts:
             self._run_drafter(row, reader, count, position)
         else:
-            self.draft_length[slot] = after  # no pool to fold into
+            self.draft_length[slot] = after  # no pool to fold into, or nobody who drafts
         reader.flushed = after
         reader.slot = slot
         reader.tables = row.tables
-        reader.room = self._room(row.tables) if self.defers else -1
+        reader.room = self._room(row.tables) if self.defers and row.drafts else -1
 
     def _room(self, tables: tuple[TableRow, ...]) -> int:
         """Target position that a step may reach while everything it writes lies in backed pages of the row."""

@@ -64,4 +64,5 @@ def _request(spec: SubmitOp, prompts: Prompts, seed: int, place: int) -> Request
         conversation=spec.conversation,
         scope=scope_of(spec.scope),
         priority=spec.priority,
+        drafts=spec.drafts,
     )

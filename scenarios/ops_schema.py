@@ -27,6 +27,7 @@ class SubmitOp(OfWorker):
     conversation: Annotated[int, Field(ge=-1)] = -1
     scope: ScopeSpec = Field(default_factory=ScopeSpec)
     priority: int = 0
+    drafts: bool = Field(default=True, description="false: it runs without the drafter, beside requests that draft")
 
 
 class DispatchOp(OfWorker):

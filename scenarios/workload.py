@@ -32,7 +32,7 @@ class Session:
 
     ``arrival_s`` is when its first turn comes in an open loop (a closed loop starts sessions in order instead). With
     ``parent`` (name of a session, index of a turn) it starts when that turn ends, and takes over that turn's prompt
-    as its own beginning if ``inherit``.
+    as its own beginning if ``inherit``. With ``drafts`` off its requests run without the drafter.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Session:
     parent: tuple[str, int] | None = None
     inherit: bool = False
     scope: Scope = field(default_factory=Scope)
+    drafts: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,7 @@ class SessionSpec(Part):
     parent: ParentSpec | None = None
     inherit: bool = Field(default=False, description="a sub-agent's prompt begins with its parent's")
     scope: ScopeSpec = Field(default_factory=ScopeSpec)
+    drafts: bool = Field(default=True, description="false: it runs without the drafter, beside sessions that draft")
 
     @model_validator(mode="after")
     def _one_form(self) -> SessionSpec:

@@ -92,4 +92,5 @@ class Clients:
             output_seed=output_seed,
             conversation=self._conversations[session.name],
             scope=session.scope,
+            drafts=session.drafts,
         )

@@ -84,7 +84,7 @@ def _decode_one(line: Json) -> Op:
 
 
 _KEYS: dict[Any, set[str]] = {
-    "submit": {"request", "prompt", "output", "output_seed", "conversation", "scope", "priority"},
+    "submit": {"request", "prompt", "output", "output_seed", "conversation", "scope", "priority", "drafts"},
     "dispatch": {"skip"},
     "settle": {"accepted"},
     "cancel": {"request"},
@@ -106,6 +106,8 @@ def _encode_submit(spec: RequestSpec) -> Json:
         line["scope"] = asdict(spec.scope)
     if spec.priority:
         line["priority"] = spec.priority
+    if not spec.drafts:
+        line["drafts"] = False
     return line
 
 
@@ -121,6 +123,7 @@ def _decode_submit(line: Json) -> RequestSpec:
         conversation=_whole(line.get("conversation", -1), "conversation", -1),
         scope=_fields(Scope, line.get("scope", {}), "scope"),
         priority=_whole(line.get("priority", 0), "priority", -(1 << 31)),
+        drafts=_flag(line.get("drafts", True), "drafts"),
     )
 
 
@@ -195,6 +198,12 @@ def _fields(kind: type[Any], values: Any, name: str) -> Any:
 def _whole(value: Any, name: str, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"expected {name} to be a whole number from {least}, found {value!r}")
+    return value
+
+
+def _flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"expected {name} to be true or false, found {value!r}")
     return value
 
 

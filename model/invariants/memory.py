@@ -80,7 +80,7 @@ class MemoryLaws(WriteLaws):
             position = row.start
         else:
             position = shadow.length[row.slot]
-            if row.real_drafts != (reader.slot >= 0) or (row.real_drafts and reader.flushed > position):
+            if row.real_drafts != (row.drafts and reader.slot >= 0) or (row.real_drafts and reader.flushed > position):
                 self._strange_drafts(shadow, row, reader, position)
         for column in shadow.columns:
             if not self.everything or not self._intact(shadow, column, row, reader, position):
@@ -172,6 +172,8 @@ class MemoryLaws(WriteLaws):
         """Cells ``[low, high)`` that the row reads in this column, and how far its slot trails the request."""
         if not column.draft:
             return column.lifecycle.read_from(position), position, 0
+        if not row.drafts:
+            return position, position, 0
         hidden = shadow.base[row.slot] * shadow.page
         if shadow.twin.kind.slot:
             high = shadow.draft_length[row.slot]

@@ -105,7 +105,12 @@ class ReuseLaw:
     # -- around a pass -------------------------------------------------------------------------------------------
 
     def noted(self, request: Request) -> None:
-        """A request claimed what the pools hold of it: remember what is cached at this moment."""
+        """A request claimed what the pools hold of it: remember what is cached at this moment.
+
+        One that runs without the drafter is not judged: no rule of the claim speaks of it.
+        """
+        if not request.spec.drafts:
+            return
         pools, claim, keys = self.shadow.pools, request.claim, request.keys
         assert keys is not None
         entry = Claimed(

@@ -72,10 +72,10 @@ class Toy:
         )
 
 
-def ask(request_id: int, *runs: Segment, output: int = 2, conversation: int = -1) -> Submit:
+def ask(request_id: int, *runs: Segment, output: int = 2, conversation: int = -1, drafts: bool = True) -> Submit:
     """A request whose prompt is ``runs``, empty ones left out."""
     prompt = tuple(run for run in runs if run.length)
-    return Submit(RequestSpec(request_id, prompt, output, 900 + request_id, conversation))
+    return Submit(RequestSpec(request_id, prompt, output, 900 + request_id, conversation, drafts=drafts))
 
 
 def shared(tokens: int, stream: int = 1) -> Segment:

@@ -8,6 +8,7 @@ from sim.sweep.grids.lengths import LENGTHS, LOOKAHEAD, PROMPTS, TURNS, WINDOWS
 from sim.sweep.grids.orders import ORDERS
 from sim.sweep.grids.points import CANCELS, FORWARDS, SUSPEND
 from sim.sweep.grids.pressure import EVICTION, HOST, RECYCLING
+from sim.sweep.grids.traffic import TRAFFIC
 
 GRIDS: dict[str, Grid] = {
     grid.name: grid
@@ -26,5 +27,6 @@ GRIDS: dict[str, Grid] = {
         EVICTION,
         RECYCLING,
         HOST,
+        TRAFFIC,
     )
 }
