@@ -151,6 +151,8 @@ class PrefixTree:
         goes on like the publisher did.
         """
         covered = [node.coverage[column] for node in nodes]
+        if self.rule.whole:
+            covered = [self.page_size if tokens else 0 for tokens in covered]
         span = self.lifecycles[column].lookahead
         if span and keys.checks_evidence:
             for ordinal, node in enumerate(nodes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from model.faults.base import fault
-from model.rules.keys import EvidenceCut, RawKeys, TrimOnly
+from model.rules.keys import EvidenceCut, PaddedShift, RawKeys, TrimOnly
 from model.rules.layout import Index, Pairing
 from model.rules.lookahead import Lookahead
 from model.rules.publish import Publish
@@ -62,6 +62,24 @@ ENTRIES = (
         ("REUSE", "FRONT"),
         "faults/evidence_cut",
         "Two pools that agree claim less than either holds.",
+    ),
+    fault(
+        "publish-tail",
+        {"keys": PaddedShift()},
+        "joint-18093",
+        ("TensorRT-LLM#18093, review: the last D positions",),
+        ("KEY", "PUB", "INIT"),
+        "faults/publish_tail",
+        "A prompt that goes on with a certain token drafts from another answer's cell.",
+    ),
+    fault(
+        "coverage-as-whole-block",
+        {"index": Index("coverage-as-whole-block", whole=True)},
+        "unified",
+        ("semantics: prune by page coverage",),
+        ("KEY", "INIT"),
+        "faults/coverage_as_whole_block",
+        "A hit claims the rest of a page that was published for its start.",
     ),
     fault(
         "keys-shifted-though-unpaired",

@@ -174,6 +174,19 @@ class ShiftedStream:
 
 
 @dataclass(frozen=True, slots=True)
+class PaddedShift:
+    """Wrong: the last D items of the shifted stream, whose tokens do not exist yet, are made of zeros and published."""
+
+    name: str = "padded-shift"
+
+    def view(self, stream: TokenStream, length: int, scope: Scope, lookahead: int, page_size: int) -> KeyView:
+        zeros = np.zeros(lookahead, dtype=np.uint32)
+        padded = TokenStream(np.concatenate((stream.tokens(0, length), zeros)), lambda start, count: zeros[:0])
+        kind = "raw" if lookahead == 0 else f"shifted-{lookahead}"
+        return KeyView(padded, length + lookahead, lookahead, 0, page_size, scope_seed(kind, scope))
+
+
+@dataclass(frozen=True, slots=True)
 class LookaheadHash:
     """A block's hash also covers the D tokens behind it (vLLM): whole blocks only, hashed once those tokens exist."""
 

@@ -89,6 +89,7 @@ class Index:
     """What becomes of a page's key. ``exact``: a page that moves to a longer node keeps the coverage it has.
     ``supersedes``: the shorter node's key goes when its page moves. ``keeps``: a released page stays cached under its
     key, and ``joins`` the evictor's rings. ``counts``: a page that leaves the index is free only if nobody holds it.
+    ``whole`` (wrong): a page that covers part of its block passes for one that covers all of it.
     """
 
     name: str = "page-coverage"
@@ -97,6 +98,7 @@ class Index:
     keeps: bool = True
     joins: bool = True
     counts: bool = True
+    whole: bool = False
 
     def adopted(self, coverage: int, node_length: int) -> int:
         """Coverage of a replaced sibling's page at the node that takes its place."""
