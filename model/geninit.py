@@ -161,10 +161,10 @@ class Receiver:
         records.append((Record.BEGIN, owner, request))
         if self.rule.registers_first:
             publish(sequences, needs, request.cursor)
-            engine.twin.free(request)
+            engine.twin.free(request, ended=True)
         else:
             lists = [[(table.sinks[:], table.base, table.pages[:]) for table in seq.tables] for seq in sequences]
-            engine.twin.free(request)
+            engine.twin.free(request, ended=True)
             for sequence, tables in zip(sequences, lists, strict=True):
                 sequence.status = ACTIVE
                 for table, (sinks, base, pages) in zip(sequence.tables, tables, strict=True):

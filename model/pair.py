@@ -249,8 +249,10 @@ class Pair(Cluster):
         if arrived:
             self.receiver.drop(transfer.target, transfer.needs)
         else:
-            self.decode.engine.twin.free(transfer.target)
-        self.prefill.engine.twin.free(transfer.source)
+            self.decode.engine.twin.free(transfer.target, ended=True)
+        self.prefill.engine.twin.free(transfer.source, ended=True)
+        self.decode.engine.lent.discard(transfer.target.owner)
+        self.prefill.engine.lent.discard(transfer.source.owner)
 
 
 def _joined(here: RequestRecord, there: RequestRecord) -> RequestRecord:

@@ -21,7 +21,8 @@ class PreemptionLaw:
         self.engine, self.docket = engine, docket
         self._arrival: dict[int, tuple[Request, int]] = {}  # by request id; how many came before
         self._arrived = 0
-        self._before: dict[int, tuple[int, list[array[int]]]] = {}  # started: request id -> owner, pages by column
+        # Started ones: request id -> owner, and by column its sinks and the pages behind them.
+        self._before: dict[int, tuple[int, list[tuple[array[int], array[int]]]]] = {}
         self._tiers = any(pool.host_pages for pool in engine.twin.pools.values())
 
     def _place(self, request: Request) -> int:
@@ -42,7 +43,7 @@ class PreemptionLaw:
         for request in self.engine.scheduler.active:
             if request.started:
                 self._place(request)
-                pages = [table.pages for table in request.tables]
+                pages = [(table.sinks, table.pages) for table in request.tables]
                 self._before[request.spec.request_id] = (request.owner, pages)
 
     def after_pass(self) -> None:
@@ -56,16 +57,17 @@ class PreemptionLaw:
         running = {request.request_id for request in taken.generation}
         running.update(request.request_id for request, _, _ in taken.chunks)
         needed = self._tiers or self._needed([self._before[name][1] for name in lost])
-        holders = [request for request in engine.scheduler.active if engine.twin.sequences(request)]
+        free = [request for request in engine.scheduler.active if not request.pinned]  # no transfer is at their pages
+        holders = [request for request in free if engine.twin.sequences(request)]
         for name in lost:
             self.docket.count("PROGRESS")
             self._judge(live[name], [other for other in holders if other is not live[name]], running, needed)
 
-    def _needed(self, given: list[list[array[int]]]) -> bool:
+    def _needed(self, given: list[list[tuple[array[int], array[int]]]]) -> bool:
         """Whether some pool could not have done without the pages that were given up."""
         for pool in self.engine.twin.pools.values():
             columns = [column.index for column in self.engine.twin.columns if column.pool is pool]
-            pages = sum(len(tables[index]) for tables in given for index in columns)
+            pages = sum(len(part) for tables in given for index in columns for part in tables[index])
             if sum(1 for state in pool.state if state <= DROPPABLE) < pages:
                 return True
         return False

@@ -134,6 +134,7 @@ class Watch:
     def granted_to(self, owner: int, request_id: int) -> None:
         """Pages were granted to a request outside of any step."""
         self._requests[owner] = request_id
+        self.preemptions.submitted(request_id)
 
     def interleave(self, records: list[tuple]) -> None:
         """Records of the stream that no plan carries: they run once every step dispatched before them has."""
