@@ -104,7 +104,7 @@ class Runs:
         if key not in self._done:
             scenario = catalog.load(name)
             result = run_scenario(scenario.replace(**changes) if changes else scenario, chosen, check=check)
-            self._done[key] = replace(result, log=None)
+            self._done[key] = replace(result, logs=[])
         return self._done[key]
 
     def scenario(self, name: str) -> Scenario:

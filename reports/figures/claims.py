@@ -9,9 +9,9 @@ from model.builds import BUILDS, Build
 from model.drafter import SlotState
 from model.geometry import Lifecycle
 from model.rules.claim import Claim, ClaimView
+from model.rules.promise import Holdings, Promise
 from model.rules.slots import Slots
-from reports.figures.base import Figure, Part, Runs, exact, same
-from scenarios import catalog
+from reports.figures.base import Figure, Part, Runs, exact, same, within
 from scenarios.engine_schema import PolicySpec
 from sim.result import RunResult
 
@@ -86,10 +86,13 @@ def _long_prompts(runs: Runs) -> list[Part]:
 
 
 def _transferred(runs: Runs) -> list[Part]:
-    result = runs.run("x12", catalog.load("x12").build)
+    history, legacy = (runs.run("x12", build) for build in ("mirror-21281", "mirror-legacy"))
+    (peak,) = (pool.peak for pool in history.occupancy if pool.name == "draft@1")
     return [
-        exact("requests that finish", len(result.records), result.totals.finished),
-        same("laws broken", "none", ", ".join(result.codes) or "none"),
+        exact("with history: output tokens of the request", 256, history.totals.output_tokens),
+        same("with history: laws broken", "none", ", ".join(history.codes) or "none"),
+        within("with history: drafter pages at most, of 64", "a window", peak, 32, 35),
+        same("without: first law broken", "ADMIT", legacy.violations[0].code if legacy.violations else "none"),
     ]
 
 
@@ -111,6 +114,12 @@ class _Unfloored:
 
     def decide(self, view: ClaimView) -> Claim:
         return Claim(min(view.target, view.length + 1 - (view.window or 0) + self.extra), fresh=True)
+
+    def promise(self, held: Holdings) -> Promise:
+        return Promise(0, held.limit)  # an experiment promises no depth
+
+    def window_valid(self, paired: bool, window: int | None) -> bool:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +155,7 @@ CLAIMS = (
     Figure("X9", "prefix of 16,570, tails longer than a window: cached", "seed 003", _long_tails),
     Figure("X10", "system prompt of 30,600, first branch of 30,893", "seed 000", _branch_point),
     Figure("X11", "long prompts on a windowed pool, block reuse off", "seed 002", _long_prompts, ("X = 8",)),
-    Figure(
-        "X12",
-        "64k transferred prompt on a drafter pool of 8k tokens",
-        "seed 002",
-        _transferred if "seeds/x12" in catalog.paths() else None,
-        needs="a prefill and a decode worker joined by a link",
-    ),
+    Figure("X12", "64k transferred prompt on a drafter pool of 8k tokens", "seed 002", _transferred),
     Figure("X14", "claims at lookahead D", "seed 004", _lookahead),
     Figure("X17", "limit of a fresh mirror", "seed 000", _fresh_limit),
 )
