@@ -29,7 +29,7 @@ TRAFFIC = Grid(
         "kind": ("dspark", "mtp"),
         "window": (6,),
         "who": [who for who in product((True, False), repeat=3) if not all(who)],
-        "common": (5, 8),
+        "common": (5,),
         "rest": (1, 9),
         "together": (False, True),
     },
