@@ -48,7 +48,7 @@ class Engine:
         self.records: dict[int, RequestRecord] = {}
         self.live: dict[int, Request] = {}  # request id -> request that has not ended
         self.owners: dict[int, Request] = {}  # owner -> request of the current epoch
-        self.lent: set[int] = set()  # owners that ended while a transfer used their pages
+        self.lent = self.scheduler.lent
         self.plans: deque[StepPlan] = deque()
         self.iteration = 0
         self.stalled_passes = 0
@@ -68,8 +68,8 @@ class Engine:
         return bool(self.live) or bool(self.plans)
 
     def awaits(self) -> bool:
-        """Whether a live request waits for another worker: its pages are to be sent, or to come."""
-        return any(request.state in (SENDING, RECEIVING) for request in self.live.values())
+        """Whether another worker has to move first: pages are to be sent, to come, or still in a transfer's hands."""
+        return bool(self.lent) or any(request.state in (SENDING, RECEIVING) for request in self.live.values())
 
     def refusal(self, spec: RequestSpec) -> str | None:
         """Why a request can never be served, in one sentence; ``None`` if it can."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from model.config import RequestSpec
@@ -45,7 +46,8 @@ class Receiver:
         self.engine = engine
         self.rule = engine.rules.transfer
         fused = engine.twin.paired and engine.rules.layout.fused  # one page holds both: it cannot travel in part
-        self.drafts = fused or (drafts and self.rule.drafts)
+        self.promised = fused or (drafts and self.rule.drafts)
+        self.drafts = self.promised and self.rule.lists_drafts
 
     # -- admit ---------------------------------------------------------------------------------------------------
 
@@ -191,12 +193,20 @@ def publish(sequences: Sequence[SequenceCache], needs: Sequence[Need], position:
         sequence, column = by_manager[need.column.manager], need.column.column
         low, high = sequence.written[column]
         backed, size = sequence.tables[column].base, sequence.manager.page_size
-        first = next((block for block in need.blocks if block >= backed), backed) * size
+        first = whole_from(need.blocks, backed) * size
         if first <= max(need.begin, backed * size):  # every page of the table is filled
             first = low if low < high >= need.begin else need.begin
         sequence.written[column] = (first, position)
     for sequence in sequences:
         sequence.manager.commit(sequence, position, final=True)
+
+
+def whole_from(blocks: Sequence[int], backed: int) -> int:
+    """First of the received ``blocks`` from which on a table that starts at block ``backed`` has no unfilled page."""
+    for before, block in reversed(list(pairwise(blocks))):
+        if block - 1 >= max(before + 1, backed):
+            return block
+    return blocks[0]
 
 
 def back_sinks(sequence: SequenceCache, position: int) -> bool:

@@ -84,8 +84,9 @@ class Pair(Cluster):
             outcome = self._holder(op.request_id).apply(op)
         else:
             outcome = super().carry_out(op)
-        if self.laws is not None and self.transfers:
+        if self.laws is not None:
             self.laws.open(self.transfers.values())
+            self.laws.drafted()
         return outcome
 
     def has_work(self) -> bool:
@@ -211,7 +212,7 @@ class Pair(Cluster):
         if self.decode.watch is not None and self.laws is not None:
             known, claim = target.generated, target.claim.tokens
             self.decode.watch.ledger.received(request_id, claim, target.cursor - claim, known)
-            self.laws.arrived(transfer)
+            self.laws.arrived(transfer, self.receiver.promised)
         self.receiver.begin(target, transfer.needs)
         self._sent(transfer.source)
         return Outcome(True)

@@ -60,6 +60,7 @@ class Scheduler:
         self._lower_tier = any(pool.host_pages for pool in twin.pools.values())
         self._budget = 0
         self._idle = False  # the last pass took nothing
+        self.lent: set[int] = set()  # owners that ended while a transfer used their pages
         self.on_starved: Callable[[Request], None] | None = None  # an observer of verify rows that found no pages
         self.on_refused: Callable[[Request, int, bool], None] | None = None  # an observer of refused chunks
         self.on_claimed: Callable[[Request], None] | None = None  # an observer of claims
@@ -317,7 +318,8 @@ class Scheduler:
         return self.limits.chunked_prefill
 
     def _others_hold(self, request: Request) -> bool:
-        return any(other is not request and self.twin.sequences(other) for other in self.active)
+        """Whether pages may still come back: from other requests, or from transfers of ended ones."""
+        return bool(self.lent) or any(other is not request and self.twin.sequences(other) for other in self.active)
 
     def _remember_shortage(self, request: Request) -> None:
         """Note how much the pool that refused a first chunk has to offer before a retry is worth it."""

@@ -1,4 +1,4 @@
-"""FLIGHT, and MAP and FRONT of transfers: pages that bytes move from or to stay as they are until the write ends.
+"""FLIGHT, and MAP, FRONT, REUSE and AL of transfers: what bytes move from or to stays as it is until the write ends.
 
 Judged from the sequences' tables, the rows of the steps in flight and the tenants that the memory knows.
 """
@@ -29,6 +29,7 @@ class FlightLaws:
 
     def __init__(self, source: World, target: World) -> None:
         self.source, self.target = source, target
+        self._promised: dict[int, tuple[Request, str]] = {}  # owner -> request whose drafter is to see its window, pool
 
     # -- FLIGHT --------------------------------------------------------------------------------------------------
 
@@ -136,8 +137,11 @@ class FlightLaws:
 
     # -- FRONT ---------------------------------------------------------------------------------------------------
 
-    def arrived(self, transfer: Transfer) -> None:
-        """What a request that begins to generate will read is claimed, received, or hidden behind its slot's base."""
+    def arrived(self, transfer: Transfer, promised: bool) -> None:
+        """What a request that begins to generate will read is claimed, received, or hidden behind its slot's base.
+
+        ``promised``: the drafter's pages were to come along.
+        """
         world, request = self.target, transfer.target
         twin, page = world.engine.twin, world.config.limits.page_size
         position = request.prompt_length + request.generated - 1
@@ -151,11 +155,15 @@ class FlightLaws:
                 expected, found = f"history {position}", f"history {sequence.history}"
                 self._report(world, "FRONT", message, place, expected, found, min(position, sequence.history))
                 continue
+            if column.draft and promised and self._saw_its_window(transfer, column, position):
+                self._promised[request.owner] = (request, column.pool.name)
             low = max(column.lifecycle.read_from(position), request.received * page if column.draft else 0)
             claimed = sequence.claimed if column.column not in sequence.declined else 0
             claimed = 0 if column.draft and request.claim.fresh else claimed
             need = received.get(column.index)
             blocks = set(need.blocks) if need is not None else set()
+            if column.lifecycle.window is not None and (promised or not column.draft):
+                self._next_turn(transfer, column, blocks, claimed)
             holes = [
                 b for b in range(low // page, cdiv(position, page)) if b not in blocks and (b + 1) * page > claimed
             ]
@@ -164,6 +172,65 @@ class FlightLaws:
                 message = f"{column.lifecycle.name}: part of the context was neither claimed nor received"
                 expected, found = f"all of [{low}, {position})", f"block {holes[0]} is missing"
                 self._report(world, "FRONT", message, place, expected, found, holes[0] * page)
+
+    def _saw_its_window(self, transfer: Transfer, column: Column, position: int) -> bool:
+        """Whether the drafter's context at the source begins at its window or before."""
+        engine = self.source.engine
+        page = self.source.config.limits.page_size
+        return engine.binder.base_of(transfer.source.owner) * page <= column.lifecycle.read_from(position + 1)
+
+    # -- REUSE ---------------------------------------------------------------------------------------------------
+
+    def _next_turn(self, transfer: Transfer, column: Column, blocks: set[int], claimed: int) -> None:
+        """What a lookup at the end of this prompt asks for of a window is here, if the source had it.
+
+        The lookahead moves the deepest claim, and with it the window that has to be covered, below the prompt's end.
+        """
+        world, request = self.target, transfer.target
+        page = world.config.limits.page_size
+        sequence = column.manager.sequences[request.owner]
+        if sequence.keys is None or column.column in column.manager.private:
+            return
+        world.docket.count("REUSE")
+        end = max(0, request.prompt_length - world.engine.twin.span)
+        source = self.source.engine.twin.columns[column.index]
+        table = source.manager.sequences[transfer.source.owner].tables[source.column]
+        low = column.lifecycle.read_from(end)
+        if column.draft:
+            low = max(low, request.received * page)
+        for block in range(low // page, cdiv(end, page)):
+            if block in blocks or (block + 1) * page <= claimed or table.page(block) == NO_PAGE:
+                continue
+            place = (request.request_id, column.pool.name, table.page(block), world.engine.iteration)
+            message = f"{column.lifecycle.name}: the transfer left behind what the next turn will look up"
+            expected, found = f"all from position {low} on", f"block {block} is not sent"
+            self._report(world, "REUSE", message, place, expected, found, block * page)
+            return
+
+    # -- AL ------------------------------------------------------------------------------------------------------
+
+    def drafted(self) -> None:
+        """A drafter whose pages were to come along finds its window whole at its first pass.
+
+        Said only where no other law broke on the request: what was wrong with its pages has a better name.
+        """
+        if not self._promised:
+            return
+        world = self.target
+        assert world.watch is not None
+        shadow = world.watch.shadow
+        for owner, (request, pool) in list(self._promised.items()):
+            reader = shadow.readers.get(owner)
+            if world.engine.owners.get(owner) is not request:
+                del self._promised[owner]
+            elif reader is not None and reader.drafted >= 0:
+                del self._promised[owner]
+                world.docket.count("AL")
+                share = shadow.coverage(owner)
+                if share < 1.0 and all(found.request != request.request_id for found in world.violations):
+                    place = (request.request_id, pool, -1, shadow.iteration)
+                    message = "the drafter's first pass behind a transfer does not see its window"
+                    self._report(world, "AL", message, place, "its whole window", f"{share:.0%} of it")
 
     def never_ended(self, request_id: int) -> None:
         """The run is over and a transfer is still open."""

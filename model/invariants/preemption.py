@@ -23,6 +23,7 @@ class PreemptionLaw:
         self._arrived = 0
         # Started ones: request id -> owner, and by column its sinks and the pages behind them.
         self._before: dict[int, tuple[int, list[tuple[array[int], array[int]]]]] = {}
+        self._shut = False  # a pool was too full for a suspended request to resume
         self._tiers = any(pool.host_pages for pool in engine.twin.pools.values())
 
     def _place(self, request: Request) -> int:
@@ -40,6 +41,7 @@ class PreemptionLaw:
     def before_pass(self) -> None:
         """Remember who is started, and on which pages; note who came from another worker."""
         self._before = {}
+        self._shut = not all(manager.gate_open() for manager in self.engine.twin.managers)
         for request in self.engine.scheduler.active:
             if request.started:
                 self._place(request)
@@ -56,7 +58,7 @@ class PreemptionLaw:
         taken = engine.last_pass
         running = {request.request_id for request in taken.generation}
         running.update(request.request_id for request, _, _ in taken.chunks)
-        needed = self._tiers or self._needed([self._before[name][1] for name in lost])
+        needed = self._tiers or self._shut or self._needed([self._before[name][1] for name in lost])
         free = [request for request in engine.scheduler.active if not request.pinned]  # no transfer is at their pages
         holders = [request for request in free if engine.twin.sequences(request)]
         for name in lost:

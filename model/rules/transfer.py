@@ -24,10 +24,11 @@ class Transfer:
     history is the position that the request continues at, not what is left to receive. ``seeds_in_place``: a fresh
     drafter slot stands at that position, not at a slot-local 0. ``keeps_tail``: nothing is recomputed here, so the
     recompute of a speculative tail, a rule of local prefill, does not apply. ``own_lists``: each pool has page lists
-    of its own. ``keeps_retained``: a windowed pool receives all that its retention keeps, not the window alone.
-    ``waits_for_source``: the write starts behind the step that computes the last of it. ``waits_for_target``: and
-    behind the steps that may still touch the pages it writes. ``drains``: a cancelled transfer keeps its pages until
-    the write has stopped. ``registers_first``: received pages are published before their sequence may go.
+    of its own. ``lists_drafts``: drafter pages that are to travel are listed. ``keeps_retained``: a windowed pool
+    receives all that its retention keeps, not the window alone. ``waits_for_source``: the write starts behind the
+    step that computes the last of it. ``waits_for_target``: and behind the steps that may still touch the pages it
+    writes. ``drains``: a cancelled transfer keeps its pages until the write has stopped. ``registers_first``:
+    received pages are published before their sequence may go.
     """
 
     name: str = "per-pool-fenced"
@@ -40,6 +41,7 @@ class Transfer:
     waits_for_source: bool = True
     waits_for_target: bool = True
     drains: bool = True
+    lists_drafts: bool = True
     registers_first: bool = True
 
     def claim(self, view: ClaimView, local: ClaimRule, drafts: bool, position: int) -> Claim:

@@ -9,9 +9,17 @@ from model.pair import Pair
 from property_tests.laws.pairs import random_pair
 from property_tests.laws.worlds import CORRECT
 
+# Found by random driving: a law or the model was wrong on these.
+FOUND = {
+    100: "sink pages that a victim gave up were not counted, so that its preemption looked vain",
+    127: "a request began again alone while pages of a cancelled one were still in a transfer",
+    161: "a pool above the resume gate is a reason to set a request back",
+    163: "the source had a sink and a window but not the trailing page between them",
+}
+
 
 @pytest.mark.parametrize("build", CORRECT)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(6), *FOUND])
 def test_a_sound_pair_is_silent(seed: int, build: str) -> None:
     pair, driver = random_pair(seed, build)
     assert driver.run(), "requests or transfers were left"
