@@ -122,7 +122,8 @@ class Twin:
         span = self.span if spec.drafts else 0
         view = self.rules.keys.view(request.stream, length, self.rules.scope.key(spec.scope), span, page)
         view.prompt_length = request.context_length
-        request.keys = request.draft_keys = view
+        request.keys, request.draft_keys = view, view.draft or view
+        request.draft_keys.prompt_length = view.prompt_length
 
     def first_new_key(self, request: Request) -> int | None:
         """Key of the first full block that the target's tree lacks, if there is one; without side effects."""
@@ -177,6 +178,9 @@ class Twin:
             self.draft.create(request.owner, keys, _NOTHING, decision.tokens, every)
             self.target.create(request.owner, request.keys, view.probe.match, decision.tokens)
             return decision
+        if not self.rules.admission.limits:
+            self._claim_one(self.draft, request, request.context_length)
+            return decision._replace(tokens=self._claim_one(self.target, request, request.context_length))
         drafted = self._claim_one(self.draft, request, decision.tokens)
         if not self.rules.admission.clips:
             return decision._replace(tokens=self._claim_one(self.target, request, decision.tokens))

@@ -35,11 +35,11 @@ class Reader:
         "pending",
         "request_id",
         "room",
-        "scope",
         "seeds",
         "seen_rows",
         "seen_versions",
         "slot",
+        "space",
         "stream",
         "tables",
         "tags",
@@ -50,7 +50,7 @@ class Reader:
         assert request.stream is not None
         self.owner = request.owner
         self.request_id = request.request_id
-        self.scope = request.spec.scope
+        self.space = 0 if request.keys is None else request.keys.seed  # of its keys: scope and kind
         self.stream: TokenStream = request.stream
         self.tags = tags  # per column, [cells]
         self.seeds = seeds  # per column, of its tags

@@ -6,6 +6,7 @@ from model.faults.base import fault
 from model.rules.admission import Admission
 from model.rules.claim import DropLastPage, RecomputeTail, TargetCursor, WindowedPair
 from model.rules.copy import WriteInPlace
+from model.rules.keys import TargetTrims
 from model.rules.layout import Layout, Retention, Shape
 from model.rules.prune import LastManagerWins, PruneThenTrim
 from model.rules.slots import Slots
@@ -64,6 +65,24 @@ ENTRIES = (
         ("FRONT", "INIT", "OWN", "WINDOW", "KEY", "PUB"),
         "faults/fallback_cursor",
         "After a claim that was given up the first tokens of a prompt are never computed.",
+    ),
+    fault(
+        "target-first-no-limit",
+        {"admission": Admission("own-matches", limits=False)},
+        "joint-backoff",
+        ("TensorRT-LLM#18093, review", "TensorRT-LLM#18280"),
+        ("FRONT", "INIT", "OWN", "KEY", "PUB"),
+        "faults/target_first_no_limit",
+        "Each pool starts where its own tree ends, and the drafter reads what it never computed.",
+    ),
+    fault(
+        "backoff-zero-one-pool",
+        {"keys": TargetTrims(), "admission": Admission("own-matches", limits=False)},
+        "joint-backoff",
+        ("TensorRT-LLM: pairing needs back-off in both managers",),
+        ("FRONT", "KEY", "INIT", "OWN", "PUB"),
+        "faults/backoff_zero_one_pool",
+        "The drafter's pool is a lookahead ahead of the cursor after every hit.",
     ),
     fault(
         "claim-plus1",

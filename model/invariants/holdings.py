@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.cells import CellStore
-from model.config import Scope
 from model.geometry import cdiv
 from model.manager import Manager
 from model.reader import SENTINELS, Reader
@@ -30,8 +29,7 @@ class PublishedPages:
     def __init__(self, memory: CellStore) -> None:
         self.memory = memory
         self.slots: list[dict[int, int | tuple[int, ...]]] = [{} for _ in memory.pools]
-        self.scopes: dict[Scope, int] = {}  # scope -> its number from 1 on
-        self.scope = [np.zeros(pool.total, dtype=np.int32) for pool in memory.pools]  # of each slot's publisher
+        self.space = [np.zeros(pool.total, dtype=np.uint64) for pool in memory.pools]  # of each slot's publisher's keys
         # A manager takes one child in part, and no other once it took it. Its full-attention column has a page for
         # each child; where it has none, children without any page may stand in the tree, so that all count that the
         # target ever published.
@@ -61,7 +59,7 @@ class PublishedPages:
                 kept = [s for s in others if s != slot and sealed[s] and flat[s * page] == tag]
                 index[tag] = (*kept, slot) if kept else slot
         if reader is not None:
-            self.scope[pool][slots] = self.scopes.setdefault(reader.scope, len(self.scopes) + 1)
+            self.space[pool][slots] = reader.space
             self._note_children(column, (ids, firsts), reader, block)
         if len(index) > 8 * len(sealed) + 4096:
             self._forget_stale(pool)
@@ -102,7 +100,7 @@ class PublishedPages:
         """A page went from slot ``source`` to ``slot`` with its content."""
         tag = self.memory.flat[pool][slot * self.memory.page]
         if self.memory.sealed[pool][slot]:
-            self.scope[pool][slot] = self.scope[pool][source]
+            self.space[pool][slot] = self.space[pool][source]
             known = self.slots[pool].get(tag, ())
             self.slots[pool][tag] = (*(known if isinstance(known, tuple) else (known,)), slot)
             key = self.parent.get((pool, source))
@@ -138,7 +136,6 @@ class PromptHoldings:
         self.memory = published.memory
         self.page_size = self.memory.page
         self.partial, self.most_children = partial, children
-        self.scope = published.scopes.get(reader.scope, -1)
         self.blocks = cdiv(limit, self.page_size)
         self.several: set[int] = set()  # blocks with more than one cached page in some column
         self.covered = [self._coverage(column) for column in self.memory.columns]
@@ -161,7 +158,7 @@ class PromptHoldings:
         if not blocks:
             return covered
         cells, sealed = memory.cells[pool], np.frombuffer(memory.sealed[pool], dtype=np.int32)
-        cached = self.cached[pool] & (self.published.scope[pool] == self.scope)  # keys tell scopes apart
+        cached = self.cached[pool] & (self.published.space[pool] == np.uint64(self.reader.space))
         found = (slots >= 0) & cached[slots] & (sealed[slots] > 0) & (cells[slots, 0] == firsts)
         lasts = np.zeros(blocks, dtype=np.uint64)
         ends = tags[page - 1 :: page][:blocks]

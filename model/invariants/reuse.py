@@ -20,6 +20,7 @@ from model.invariants.holdings import PromptHoldings, PublishedPages, Snapshot
 from model.pages import UNCACHED
 from model.plan import GenerationRow, Record, StepPlan
 from model.reader import Reader
+from model.rules.claim import TargetOnly
 
 if TYPE_CHECKING:
     from model.engine import Engine
@@ -40,6 +41,8 @@ class Claimed:
     fresh: bool
     branch: int
     partial: bool
+    drafts: bool  # whether it runs with the drafter
+    space: int  # root of its keys: pages under other keys are not for it
     columns: list[bytes]  # per pool, the column that caches each page
     places: list[bytes]  # per pool with a host tier, the slot of each page
     scheduled: bool = False
@@ -53,10 +56,11 @@ class Held:
 
     def __init__(self, law: ReuseLaw, entry: Claimed, pages: PromptHoldings) -> None:
         twin = law.engine.twin
-        self.pages, self.length, self.limit = pages, entry.length, max(0, pages.limit - law.span)
+        self.pages, self.length = pages, entry.length
         self.page_size, self.window = pages.page_size, twin.window
         self.branches = twin.rules.publish.publishes_branch(twin.config.policy)
-        self.drafts, self.span = twin.has_drafter, law.span
+        self.drafts, self.span = twin.has_drafter, law.span if entry.drafts else 0
+        self.limit = max(0, pages.limit - self.span)
         self._target, self._all, self._draft = law.target_columns, law.columns, law.draft_columns
         self.split = twin.draft is not None
 
@@ -105,12 +109,7 @@ class ReuseLaw:
     # -- around a pass -------------------------------------------------------------------------------------------
 
     def noted(self, request: Request) -> None:
-        """A request claimed what the pools hold of it: remember what is cached at this moment.
-
-        One that runs without the drafter is not judged: no rule of the claim speaks of it.
-        """
-        if not request.spec.drafts:
-            return
+        """A request claimed what the pools hold of it: remember what is cached at this moment."""
         pools, claim, keys = self.shadow.pools, request.claim, request.keys
         assert keys is not None
         entry = Claimed(
@@ -122,6 +121,8 @@ class ReuseLaw:
             claim.fresh,
             claim.branch,
             keys.partial,
+            request.spec.drafts,
+            keys.seed,
             [bytes(pool.column) for pool in pools],
             [pool.slot.tobytes() if pool.host_pages else b"" for pool in pools],
         )
@@ -153,14 +154,16 @@ class ReuseLaw:
         """Judge a claim now that the memory stands where it stood when the claim was made."""
         twin = self.engine.twin
         self.docket.count("REUSE")
-        limit = min(entry.length - 1 + self.span, entry.prompt_length)
+        span = self.span if entry.drafts else 0
+        limit = min(entry.length - 1 + span, entry.prompt_length)
+        reader.space = entry.space
         limits = twin.config.limits
         pages = PromptHoldings(
             self.published_pages, reader, limit, self._cached(entry), entry.partial, limits.partial_children
         )
         held = Held(self, entry, pages)
         limit = held.limit
-        promise = twin.claim_rule.promise(held)
+        promise = (twin.claim_rule if entry.drafts else TargetOnly()).promise(held)  # no drafter, no limit but the keys
         entry.most, entry.match = promise.most, held.target(limit, False)
         entry.columns, entry.places = [], []
         self._open[entry.owner] = entry
@@ -203,7 +206,7 @@ class ReuseLaw:
 
         A fresh mirror that starts at the end of the match, inside a page, hides that whole page.
         """
-        if not self.whole:
+        if not self.whole or not entry.drafts:
             return
         self.docket.count("AL")
         page, twin = self.shadow.page, self.engine.twin

@@ -14,11 +14,12 @@ class Admission:
     a growth that the other pool or the forward could not follow is undone. ``frees_failed_first``: a first chunk
     that is not scheduled gives its claims back. ``rewinds_on_fallback``: a claim without reuse moves the cursor
     back. ``covers_block``: drafter pages reach behind the drafts for the block the drafter writes. ``clips``: the
-    target may claim no deeper than the drafter did. ``refuses_oversized``: what can never fit is refused when it
-    arrives. ``straddles``: a window may lie across one page more than it fills. ``counts_pages``: growth takes as many
-    pages as its tokens need, not one. ``grows_row``: a verify row is backed for all of its tokens, not for the next
-    one alone. ``charges_once``: a pool grows once for each row. ``reserve``: how often K is backed behind a context.
-    ``counts_cached``: pages that are only cached can be had as well as free ones."""
+    target may claim no deeper than the drafter did; without ``limits`` each claims its own match.
+    ``refuses_oversized``: what can never fit is refused when it arrives. ``straddles``: a window may lie across one
+    page more than it fills. ``counts_pages``: growth takes as many pages as its tokens need, not one.
+    ``grows_row``: a verify row is backed for all of its tokens, not for the next one alone. ``charges_once``: a
+    pool grows once for each row. ``reserve``: how often K is backed behind a context. ``counts_cached``: pages that
+    are only cached can be had as well as free ones."""
 
     name: str = "symmetric"
     counts_draft: bool = True
@@ -28,6 +29,7 @@ class Admission:
     rewinds_on_fallback: bool = True
     covers_block: bool = True
     clips: bool = True
+    limits: bool = True
     refuses_oversized: bool = True
     straddles: bool = True
     counts_pages: bool = True

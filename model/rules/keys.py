@@ -29,6 +29,7 @@ class KeyView:
         "_stream",
         "checks_evidence",
         "covers_lookahead",
+        "draft",
         "evidence",
         "items",
         "keeps_evidence",
@@ -46,6 +47,7 @@ class KeyView:
         self._stream = stream
         self._shift = shift
         self.evidence = evidence  # tokens trimmed off every match
+        self.draft: KeyView | None = None  # the drafter's own view, where it is another one
         self.checks_evidence = evidence > 0
         self.keeps_evidence = True  # a limit set by the partner leaves the evidence behind it
         self.covers_lookahead = shift > 0  # keys that see the following tokens need no evidence beside them
@@ -147,6 +149,18 @@ class NarrowKeys:
         view = KeyView(stream, length, 0, lookahead, page_size, scope_seed("raw", scope))
         view.mask = (1 << self.bits) - 1
         view.keys = [key & view.mask for key in view.keys]
+        return view
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTrims:
+    """Wrong: only the target's matches are trimmed by D; the drafter's manager knows no back-off."""
+
+    name: str = "target-trims"
+
+    def view(self, stream: TokenStream, length: int, scope: Scope, lookahead: int, page_size: int) -> KeyView:
+        view = KeyView(stream, length, 0, lookahead, page_size, scope_seed("raw", scope))
+        view.draft = KeyView(stream, length, 0, 0, page_size, scope_seed("raw", scope))
         return view
 
 

@@ -101,3 +101,13 @@ def test_a_build_that_promises_nothing_of_its_window_is_not_asked_for_it() -> No
 
 def test_the_experiment_without_the_window_is_historical_for_its_acceptance() -> None:
     assert BUILDS["unified-nowindow"].must_fire == ("AL",)
+
+
+@pytest.mark.parametrize("build", ["unified", "paired-22", "joint-18093", "sglang-fused"])
+def test_a_request_without_the_drafter_is_promised_what_the_target_holds_under_its_keys(build: str) -> None:
+    serving = world(config(), build)
+    serve(serving, spec(0, PROMPT))
+    serve(serving, spec(1, PROMPT, drafts=False))
+    assert serving.engine.records[1].cached_tokens == len(PROMPT) - 1
+    assert (serving.docket.evaluations["REUSE"], serving.docket.evaluations["AL"]) == (2, 1)
+    assert codes(serving) == set()
