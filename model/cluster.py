@@ -11,7 +11,7 @@ from model.builds import Build
 from model.config import EngineConfig, RequestSpec
 from model.invariants.base import Docket, Violation
 from model.ops import At, Op, Outcome, World
-from model.pages import PoolUse
+from model.pool_use import PoolUse
 from model.request import RequestRecord, Totals
 
 
@@ -30,6 +30,8 @@ class Cluster:
         keep_events: bool = False,
         record_ops: bool = False,
     ) -> None:
+        if any(config.asynchronous_copies for config in configs):
+            raise ValueError("copies between the tiers take time on a single worker only")
         self.build, self.check = build, check
         self.violations: list[Violation] = []
         self.docket = Docket(violations=self.violations)  # of the laws that hold between workers

@@ -93,6 +93,7 @@ class EngineConfig:
     vocabulary: int = 200_064
     tensor_parallel: int = 1
     memory: Memory | None = None
+    asynchronous_copies: bool = False  # changes of tier take time, see model.copies
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from model.binding import RowBinder
 from model.config import EngineConfig, PublishPolicy, RequestSpec
+from model.copies import Copy, CopyBook
 from model.events import EventLog, Kind
 from model.geometry import cdiv
 from model.joint import Twin
 from model.launch import Launcher
-from model.pages import PoolUse
+from model.loss import Losses
 from model.plan import Record, Recorder, SettledRow, StepPlan
+from model.pool_use import PoolUse
 from model.request import CANCELLED, GENERATION, RECEIVING, SENDING, Request, RequestRecord, State, Totals, len_prompt
 from model.rules.base import Rules
 from model.scheduler import Scheduled, Scheduler
@@ -37,7 +39,8 @@ class Engine:
     def __init__(self, config: EngineConfig, rules: Rules, log: EventLog) -> None:
         self.config, self.rules, self.log = config, rules, log
         self.totals = Totals()
-        self.recorder = Recorder()
+        self.book = CopyBook(rules.offload) if config.asynchronous_copies else None
+        self.recorder = Recorder(self.book)
         self.twin = Twin(config, rules, self.recorder)
         self.binder = RowBinder(self.twin, self.recorder)
         self.slots = self.binder.slots
@@ -284,6 +287,31 @@ class Engine:
     def settle(self, accepted: tuple[int, ...]) -> list[SettledRow]:
         """Apply the result of the oldest plan: ``accepted[i]`` tokens (1 .. 1 + K) for its generation row ``i``."""
         return self._settler.settle(accepted)
+
+    # -- copies --------------------------------------------------------------------------------------------------
+
+    def copy_refusal(self, number: int) -> str:
+        """Why copy ``number`` cannot end now, in one sentence; empty if it can."""
+        if self.book is None:
+            return "copies between the tiers are done at once here"
+        return self.book.refusal(number, self.plans[0].iteration if self.plans else None)
+
+    def land(self, number: int) -> Copy:
+        """A copy arrived; the caller has seen that :meth:`copy_refusal` has no objection."""
+        assert self.book is not None
+        copy = self.book.end(number)
+        self.totals.stores += copy.store
+        self.totals.loads += not copy.store
+        self.log.note(Kind.LAND, number)
+        return copy
+
+    def lose(self, number: int) -> tuple[Copy, list[int]]:
+        """A copy failed: what hangs on it is dropped. Returns it and the owners whose rows are void."""
+        assert self.book is not None
+        copy = self.book.open[number]
+        self.log.note(Kind.LOSE, number)
+        self.totals.lost_copies += 1
+        return copy, Losses(self).lose(copy)
 
     # -- views ---------------------------------------------------------------------------------------------------
 

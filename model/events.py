@@ -45,6 +45,9 @@ class Kind(enum.IntEnum):
     UNBIND = 19
     RELEASE = 20
     EVICT = 21
+    START = 22
+    LAND = 23
+    LOSE = 24
     SEND = 26
     ARRIVE = 27
     ABORT = 28
@@ -80,6 +83,9 @@ FIELDS: dict[Kind, tuple[str, ...]] = {
     Kind.UNBIND: ("slot",),
     Kind.RELEASE: ("owner",),
     Kind.EVICT: ("pool", "page.."),
+    Kind.START: ("copy", "pool", "page", "source", "target"),
+    Kind.LAND: ("copy",),
+    Kind.LOSE: ("copy",),
     Kind.SEND: ("request", "owner", "position", "claim"),
     Kind.ARRIVE: ("request", "owner"),
     Kind.ABORT: ("request", "owner"),
@@ -256,5 +262,5 @@ def named_fields(kind: Kind, values: tuple[int, ...]) -> dict[str, Any]:
     return result
 
 
-# Record codes of model.plan in order: GRANT, COPY, MOVE, PUBLISH, BIND, UNBIND, BEGIN, END, CLAIM.
-_RECORD_KINDS = (Kind.GRANT, Kind.COPY, Kind.MOVE, Kind.PUBLISH, Kind.BIND, Kind.UNBIND, None, None, None)
+# Record codes of model.plan in order: GRANT, COPY, MOVE, PUBLISH, BIND, UNBIND, BEGIN, END, CLAIM, START.
+_RECORD_KINDS = (Kind.GRANT, Kind.COPY, Kind.MOVE, Kind.PUBLISH, Kind.BIND, Kind.UNBIND, None, None, None, Kind.START)

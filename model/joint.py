@@ -89,7 +89,6 @@ class Twin:
         # A mirror may start without pages only where the drafter's prefill reads none and its window is all it reads.
         bounded = not self.kind.attends and all(life.window is not None and not life.sinks for life in draft)
         self.window = max((life.window or 0 for life in draft), default=0) if bounded else None
-        self._host = any(pool.host_pages for pool in self.pools.values())
         self.width = 1 + config.drafter.drafts
         admission = rules.admission
         self.grown = (admission.grown(self.width),) * len(self.managers)  # recorded for each row
@@ -377,16 +376,18 @@ class Twin:
     def rows(self, request: Request) -> tuple[TableRow, ...]:
         """The request's table rows, one per column; the same object as long as no row changes."""
         owner, known = request.owner, request.rows
-        if known and not self._host:
+        if known:
             for table in request.tables:
                 if table.row is None:
                     break
             else:
                 return known
+        by_slot = self.rules.offload.addresses_slots
         rows = [
-            table.snapshot(pool, self.columns_told)
-            for manager in self.managers
-            for table, pool in zip(manager.sequences[owner].tables, manager.pools, strict=True)
+            column.manager.sequences[owner]
+            .tables[column.column]
+            .snapshot(column.pool, self.columns_told, by_slot or not column.draft)
+            for column in self.columns
         ]
         request.rows = tuple(rows)
         return request.rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from model.plan import ContextRow, GenerationRow, Record, StepPlan
@@ -9,6 +10,7 @@ from model.request import CONTEXT, Request
 from model.scheduler import Scheduled
 
 if TYPE_CHECKING:
+    from model.copies import CopyBook
     from model.engine import Engine
 
 
@@ -45,7 +47,8 @@ class Launcher:
             )
             for request in taken.generation
         ]
-        plan = StepPlan(engine.iteration, engine.recorder.take(), context, generation, engine.rules_of_device)
+        waits = () if engine.book is None else self._waits(engine.book, (*context, *generation))
+        plan = StepPlan(engine.iteration, engine.recorder.take(), context, generation, engine.rules_of_device, waits)
         engine.iteration += 1
         engine.totals.iterations += 1
         engine.totals.context_rows += len(context)
@@ -56,12 +59,25 @@ class Launcher:
             request.in_flight += 1
         return plan
 
+    def _waits(self, book: CopyBook, rows: Iterable[ContextRow | GenerationRow]) -> tuple[int, ...]:
+        """Copies that a plan of these rows waits for."""
+        engine = self.engine
+        book_rows = (
+            (column.pool.index, (*table.view, *memoryview(table.sinks).cast("i")))
+            for row in rows
+            for column, table in zip(engine.twin.columns, row.tables, strict=True)
+        )
+        waits = book.waits(book_rows)
+        book.dispatched = engine.iteration
+        return waits
+
     def note_admitted(self, request: Request) -> None:
         """Book the claim of a request whose first chunk is really scheduled, or whose pages have arrived."""
         engine = self.engine
         claim, record, totals = request.claim, request.record, engine.totals
         drafted = 0 if claim.fresh or not engine.twin.paired else claim.tokens
-        first = not record.claims
+        first = not record.claims or request.hit_lost
+        request.hit_first, request.hit_lost = first, False
         kind = claim.kind if request.spec.drafts or not claim.tokens else "plain"  # no drafter to be fresh or joint
         record.claims.append(claim.tokens)
         accounting = engine.rules.accounting

@@ -56,8 +56,9 @@ class Manager:
         self.sequences: dict[int, SequenceCache] = {}
         self.turns: Turns | None = None  # endpoints kept per conversation, where the policy asks for it
         self.short: tuple[PagePool, int] | None = None  # pool that last said no, and the pages it lacked
-        for pool in self.distinct_pools:
-            pool.moved = recorder.moved
+        for lifecycle, pool in zip(lifecycles, self.pools, strict=True):
+            both_ways = rules.offload.brings_drafts or lifecycle.role != "draft"
+            pool.moved = recorder.moved if both_ways else recorder.stored
 
     # -- probing and creating ------------------------------------------------------------------------------------
 
@@ -99,15 +100,19 @@ class Manager:
         limit = self.limits.max_util_for_resume
         return all(pool.utilization() <= limit for pool in self.distinct_pools)
 
-    def obtainable(self, needs: Sequence[int], freed: Sequence[int]) -> bool:
-        """Whether each pool can give what its lifecycles need once they released what they say they free."""
+    def obtainable(self, needs: Sequence[int], freed: Sequence[int], returning: Sequence[int] = ()) -> bool:
+        """Whether each pool can give what its lifecycles need once they released what they say they free.
+
+        ``returning``: of what each lifecycle needs, the pages that come back from the host tier.
+        """
         for pool in self.distinct_pools:
-            need = spare = 0
+            need = spare = back = 0
             for column, other in enumerate(self.pools):
                 if other is pool:
                     need += max(0, needs[column])
                     spare += freed[column]
-            have = self.rules.admission.obtainable(pool) + spare
+                    back += returning[column] if returning else 0
+            have = self.rules.admission.obtainable(pool, back) + spare
             if need > have:
                 self.short = (pool, need - have)
                 return False

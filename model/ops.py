@@ -17,8 +17,8 @@ from model.events import EventLog
 from model.invariants.base import Docket, Violation
 from model.invariants.watch import Watch
 from model.linkops import Abort, Arrive, LinkOp, Send
-from model.pages import PoolUse
 from model.plan import SettledRow, StepPlan
+from model.pool_use import PoolUse
 from model.request import RequestRecord, Totals
 
 
@@ -70,7 +70,19 @@ class At(NamedTuple):
     op: Op
 
 
-Op = Submit | Dispatch | Settle | Cancel | Suspend | Fail | Shrink | LinkOp
+class Land(NamedTuple):
+    """A copy between the tiers arrives; copies are numbered in the order in which they began."""
+
+    copy: int
+
+
+class Lose(NamedTuple):
+    """A copy between the tiers fails: its target holds nothing of worth."""
+
+    copy: int
+
+
+Op = Submit | Dispatch | Settle | Cancel | Suspend | Fail | Shrink | Land | Lose | LinkOp
 
 
 @dataclass(slots=True)
@@ -140,7 +152,13 @@ class World:
             self.watch.interleave(records)
 
     def drain(self) -> None:
-        """Judge the end of a run: unfinished work, pages still held, books that do not balance."""
+        """Judge the end of a run: unfinished work, pages still held, books that do not balance.
+
+        Copies under way are waited for: they land now.
+        """
+        book = self.engine.book
+        for number in () if book is None else tuple(book.open):
+            self._land(Land(number))
         if self.watch is not None:
             self.watch.drained()
 
@@ -248,6 +266,9 @@ class World:
             return Outcome(False, "no iteration is in flight")
         plan = engine.plans[0]
         accepted = op.accepted
+        for number in plan.waits:
+            if engine.book is not None and number in engine.book.open:
+                return Outcome(False, f"the step waits for copy {number}")
         if len(accepted) != len(plan.generation):
             return Outcome(False, f"{len(plan.generation)} rows were dispatched, {len(accepted)} counts came")
         accepted = tuple(
@@ -287,6 +308,24 @@ class World:
     def _no_link(self, op: LinkOp) -> Outcome:
         return Outcome(False, f"{type(op).__name__.lower()} is for a pair of workers with a link")
 
+    def _land(self, op: Land) -> Outcome:
+        why = self.engine.copy_refusal(op.copy)
+        if why:
+            return Outcome(False, why)
+        copy = self.engine.land(op.copy)
+        if self.watch is not None:
+            self.watch.landed(copy)
+        return Outcome(True)
+
+    def _lose(self, op: Lose) -> Outcome:
+        why = self.engine.copy_refusal(op.copy)
+        if why:
+            return Outcome(False, why)
+        copy, void = self.engine.lose(op.copy)
+        if self.watch is not None:
+            self.watch.lost(copy, void)
+        return Outcome(True)
+
 
 _APPLY = {
     Submit: World._submit,
@@ -296,6 +335,8 @@ _APPLY = {
     Suspend: World._suspend,
     Fail: World._fail,
     Shrink: World._shrink,
+    Land: World._land,
+    Lose: World._lose,
     Send: World._no_link,
     Arrive: World._no_link,
     Abort: World._no_link,

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.eviction import DROPPABLE, FREE, HELD, LOCKED, EvictionRings
+from model.pool_use import PoolUse
 from model.rules.layout import Index
 
 if TYPE_CHECKING:
@@ -23,23 +23,6 @@ if TYPE_CHECKING:
 
 BULK = 24  # from this many pages on, numpy beats a loop
 UNCACHED = 255  # column of a page that no node caches
-
-
-@dataclass(frozen=True, slots=True)
-class PoolUse:
-    """Occupancy of one pool in pages."""
-
-    name: str
-    device_pages: int
-    free: int
-    droppable: int
-    held: int
-    locked: int
-    peak: int
-    host_pages: int
-    host_used: int
-    granted: int
-    evicted: int
 
 
 class PagePool:
@@ -97,10 +80,18 @@ class PagePool:
         """Device pages that sequences hold."""
         return self.device_pages - len(self.free_slots) - self.droppable
 
-    def obtainable(self) -> int:
-        """Device pages that a grant could get: free, droppable, and held ones that the host tier can take."""
-        room = len(self.free_host) + self.host_droppable if self.host_pages else 0
-        return len(self.free_slots) + self.droppable + min(self.demotable, room)
+    def obtainable(self, returning: int = 0) -> int:
+        """Device pages that a grant could get: free, droppable, and held ones that the host tier can take.
+
+        Each of ``returning`` pages that are on their way back from the host tier leaves a place there, if there is a
+        page on the device to begin with.
+        """
+        if not self.host_pages:
+            return len(self.free_slots) + self.droppable
+        room, cheap = len(self.free_host) + self.host_droppable, len(self.free_slots) + self.droppable
+        if returning and cheap + min(self.demotable, room):
+            room += returning
+        return cheap + min(self.demotable, room)
 
     def utilization(self) -> float:
         """Share of device pages that active sequences lock; the resume gate compares it with its limit."""

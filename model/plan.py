@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from model.table import TableRow
 
 if TYPE_CHECKING:
+    from model.copies import CopyBook
     from model.pages import PagePool
     from model.rules.device import DeviceRules
 
@@ -30,15 +31,17 @@ class Record(enum.IntEnum):
     BEGIN = 6  # owner, request: its tokens become known to the memory
     END = 7  # owner
     CLAIM = 8  # owner, request, what an observer noted of its claim; only while laws are checked
+    START = 9  # copy number, pool, page, source slot, target slot: a change of tier that takes time begins
 
 
 class Recorder:
     """Collects stream records between two plans."""
 
-    __slots__ = ("_next", "_open", "records")
+    __slots__ = ("_next", "_open", "book", "records")
 
-    def __init__(self) -> None:
+    def __init__(self, book: CopyBook | None = None) -> None:
         self.records: list[tuple] = []
+        self.book = book  # of copies between tiers; None where they are done at once
         # Publications that may still grow: (pool, coverage, owner, column) -> slots, and the block that would follow.
         self._open: dict[tuple[int, int, int, int], array[int]] = {}
         self._next: dict[tuple[int, int, int, int], int] = {}
@@ -48,16 +51,30 @@ class Recorder:
         self._open.clear()
         if pool.host_pages:
             pages = array("i", [pool.slot[page] for page in pages])
+        if self.book is not None:
+            self.book.named(pool.index, pages)
         self.records.append((Record.GRANT, pool.index, pages, owner))
 
     def copied(self, pool: PagePool, source: int, target: int, tokens: int) -> None:
         """The first ``tokens`` cells of a page are copied to another page of the pool."""
-        self.records.append((Record.COPY, pool.index, pool.slot[source], pool.slot[target], tokens))
+        slots = pool.slot[source], pool.slot[target]
+        if self.book is not None:
+            self.book.named(pool.index, slots)
+        self.records.append((Record.COPY, pool.index, *slots, tokens))
 
     def moved(self, pool: PagePool, page: int, source: int, target: int) -> None:
-        """A page changes tiers with its content."""
+        """A page changes tiers with its content: at once, or by a copy that begins here."""
         self._open.clear()
+        if self.book is not None:
+            copy = self.book.begin(pool.index, page, (source, target), target >= pool.device_pages)
+            self.records.append((Record.START, copy.number, pool.index, page, source, target))
+            return
         self.records.append((Record.MOVE, pool.index, page, source, target))
+
+    def stored(self, pool: PagePool, page: int, source: int, target: int) -> None:
+        """A page changes tiers; its content goes along to the host tier only."""
+        if target >= pool.device_pages:
+            self.moved(pool, page, source, target)
 
     def published(self, pool: PagePool, page: int, coverage: int, owner: int, column: int, block: int) -> None:
         """A page enters the prefix tree, covering the first ``coverage`` tokens of ``block``.
@@ -72,6 +89,8 @@ class Recorder:
             slots = self._open[key] = array("i", (pool.slot[page],))
             self.records.append((Record.PUBLISH, pool.index, slots, coverage, owner, column, block))
         self._next[key] = block + 1
+        if self.book is not None:
+            self.book.named(pool.index, (pool.slot[page],))
 
     def take(self) -> list[tuple]:
         """Hand over what was recorded and start anew."""
@@ -114,7 +133,8 @@ class GenerationRow(NamedTuple):
 class StepPlan:
     """One iteration, with the ``device`` rules by which it is carried out.
 
-    ``records`` come first in stream order, then the rows; nothing of it changes after dispatch.
+    ``records`` come first in stream order, then the rows; nothing of it changes after dispatch. It may not settle
+    before the copies that it ``waits`` for have ended.
     """
 
     __slots__ = (
@@ -124,6 +144,7 @@ class StepPlan:
         "iteration",
         "prefill_tokens",
         "records",
+        "waits",
     )
 
     def __init__(
@@ -133,12 +154,14 @@ class StepPlan:
         context: list[ContextRow],
         generation: list[GenerationRow],
         device: DeviceRules,
+        waits: tuple[int, ...] = (),
     ) -> None:
         self.iteration = iteration
         self.records = records
         self.context = context
         self.generation = generation
         self.device = device
+        self.waits = waits
         self.prefill_tokens = sum(row.end - row.start for row in context)
 
     @property

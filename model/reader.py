@@ -43,6 +43,7 @@ class Reader:
         "stream",
         "tables",
         "tags",
+        "taken",
         "views",
     )
 
@@ -63,6 +64,7 @@ class Reader:
         self.room = -1  # target positions up to which steps need nothing but their lengths moved
         self.flushed = 0  # target cells below are in memory; those up to the slot's length are deferred
         self.slot = -1
+        self.taken = 0  # tokens that the last deferred step committed
         self.lag = 0  # how far the drafter's slot trails the request
         self.drafted = -1  # context length at the last drafter pass
         self.seen_rows: list[TableRow | None] = [None] * len(tags)

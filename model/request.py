@@ -85,6 +85,9 @@ class Totals:
     late_outputs: int = 0
     finished: int = 0
     cancelled: int = 0
+    stores: int = 0  # copies to the host tier that landed
+    loads: int = 0
+    lost_copies: int = 0
 
 
 class Request:
@@ -99,6 +102,9 @@ class Request:
         "first_in_flight",
         "generated",
         "grown",
+        "hit_first",
+        "hit_lost",
+        "hit_used",
         "in_flight",
         "keys",
         "lag",
@@ -146,6 +152,9 @@ class Request:
         self.pinned = False  # a transfer reads or writes its pages: they must stay
         self.lag = 0  # tokens by which its drafter slot trails since it was seeded
         self.received = -1  # base page of the drafter context that came from elsewhere; -1: it was not received
+        self.hit_used = False  # a chunk of this epoch settled: what it claimed was there
+        self.hit_first = False  # this epoch's claim is the one that counts as reuse
+        self.hit_lost = False  # what the first claim found was lost before any chunk read it
 
     @property
     def request_id(self) -> int:

@@ -212,6 +212,7 @@ class Scheduler:
         request.pinned = False
         request.received = -1
         request.lag = 0
+        request.hit_used = False
         request.owner = -1
         if self.rules.victim.keeps_place:
             self.put_back(request)

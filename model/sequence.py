@@ -21,6 +21,7 @@ from model.tree import Match, Node
 
 if TYPE_CHECKING:
     from model.manager import Manager
+    from model.pages import PagePool
     from model.rules.keys import KeyView
 
 
@@ -147,18 +148,29 @@ class SequenceCache:
             return False
         absent = [self._lock_present(column) for column in range(len(self.tables))]
         needs = [len(pages) + self._first_needs(column) for column, pages in enumerate(absent)]
-        if not manager.obtainable(needs, [0] * len(needs)):
+        if not manager.obtainable(needs, [0] * len(needs), [len(pages) for pages in absent]):
             for column, pages in enumerate(absent):
-                self._unlock_present(column, pages)
+                if manager.rules.offload.undoes_failed:
+                    self._unlock_present(column, pages)
             return False
         for column, pages in enumerate(absent):
             if pages:
-                manager.pools[column].promote(pages)
-                manager.pools[column].lock_held(pages)
+                self._bring_back(column, pages)
         self.status = ACTIVE
         if not self.resumed:
             self._first_resume()
         return True
+
+    def _bring_back(self, column: int, pages: list[int]) -> None:
+        """Promote pages of one table, which may have lain elsewhere on the device before."""
+        pool, table = self.manager.pools[column], self.tables[column]
+        pool.promote(pages)
+        pool.lock_held(pages)
+        if not self.manager.rules.offload.keeps_order:
+            places = [place for place, page in enumerate(table.pages) if page in pages]
+            moved = [table.pages[place] for place in places]
+            for place, page in zip(places, moved[1:] + moved[:1], strict=True):
+                table.pages[place] = page
 
     def _lock_present(self, column: int) -> list[int]:
         """Lock the pages that lie on the device; returns those in the host tier, in block order."""
@@ -167,6 +179,8 @@ class SequenceCache:
             pool.lock_held(table.sinks)
             pool.lock_held(table.pages)
             return []
+        if self.manager.rules.offload.reattaches:
+            table.row = None  # whatever is held may have moved since it was locked last
         pages = table.sinks.tolist() + table.pages.tolist()
         pool.lock_held([page for page in pages if not pool.on_host(page)])
         return [page for page in pages if pool.on_host(page)]
@@ -226,13 +240,21 @@ class SequenceCache:
             table = self.tables[column]
             release = pool.release_locked if self.status is ACTIVE else pool.release_held
             tail = self.manager.rules.rewind.forgotten(self.blocks, self.history, self.manager.page_size)
-            release(table.pages[: len(table.pages) - tail] if tail else table.pages)
+            leaving = self._leaving(pool, table.pages)
+            release(leaving[: len(leaving) - tail] if tail else leaving)
             release(table.sinks)
             pool.release_held(array("i", [page for _, page in self.stale[column]]))
             self.stale[column] = []
             table.pages = array("i")
             table.sinks = array("i")
         self.status = CLOSED
+
+    def _leaving(self, pool: PagePool, pages: array[int]) -> array[int]:
+        """Which of a table's pages a close gives up: all, unless those that a load brings are kept for its end."""
+        book = self.manager.recorder.book
+        if book is None or self.manager.rules.offload.frees_aborted:
+            return pages
+        return array("i", [page for page in pages if not book.loading(pool.index, pool.slot[page])])
 
     # -- size ----------------------------------------------------------------------------------------------------
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 from model.events import Kind
-from model.plan import SettledRow
+from model.plan import GenerationRow, SettledRow
 from model.request import FINISHED, Request, RequestRecord
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class Settler:
         settled: list[SettledRow] = []
         for row in plan.context:
             request = self._receiver(row.owner)
+            if request is not None:
+                request.hit_used = True
             if request is not None and row.last:
                 request.first_in_flight = False
                 settled.append(self._commit(request, 1, drafted=False, first=request.generated == 0))
@@ -36,6 +39,8 @@ class Settler:
             if request is None or request.owner != row.owner:
                 request = self._receiver(row.owner)
             if request is None:
+                if not engine.rules.epoch.ends_once and row.request_id not in engine.live:
+                    self._end_again(row)
                 settled.append(SettledRow(row.request_id, 0, False, False, False))
                 continue
             drafted = row.real_drafts and row.width > 1
@@ -64,6 +69,12 @@ class Settler:
         engine = self.engine
         engine.totals.spec_steps += 1
         engine.totals.accepted_drafts += accepted
+
+    def _end_again(self, row: GenerationRow) -> None:
+        """Release once more what the row of an ended request named."""
+        for column, table in zip(self.engine.twin.columns, row.tables, strict=True):
+            page_at = {slot: page for page, slot in enumerate(column.pool.slot)}
+            column.pool.release_locked(array("i", [page_at[slot] for slot in table.view]))
 
     def _receiver(self, owner: int) -> Request | None:
         """The request that a row's output belongs to; ``None`` if it ended or began anew since the dispatch."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from model.joint import Column, Twin
     from model.request import Request
 
-_GRANT, _COPY, _MOVE, _PUBLISH, _BIND, _UNBIND, _BEGIN, _END, _CLAIM = (int(record) for record in Record)
+_GRANT, _COPY, _MOVE, _PUBLISH, _BIND, _UNBIND, _BEGIN, _END, _CLAIM, _ = (int(record) for record in Record)
 
 
 class Shadow(SlotStore):
@@ -160,6 +160,7 @@ class Shadow(SlotStore):
                 length[slot] = after
                 draft_length[slot] += count
                 reader.drafted += count
+                reader.taken = count
                 self.dirty[row.owner] = reader
                 views, last = reader.views, after - 1
                 table = row.tables[target]
@@ -223,9 +224,10 @@ class Shadow(SlotStore):
                     cells = reader.views[column.index][start + lag : final + lag]
                     self.write(row, column, reader.tables[column.index], start, final, cells)
             reader.draft_final = position - max(0, self.twin.tag_span - 1)
-            self._draft_cells(row, position - lag, position - lag)
+            self._draft_cells(row, position - lag, position - lag - reader.taken)
+        reach = position - reader.taken + width  # of the last step, which reaches furthest
         for column in self.target_columns:
-            self.write(row, column, reader.tables[column.index], position, position + width - 1, self._provisional)
+            self.write(row, column, reader.tables[column.index], position, reach, self._provisional)
         reader.flushed = position
 
     def coverage(self, owner: int) -> float:

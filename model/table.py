@@ -37,6 +37,10 @@ def shifted(row: TableRow, blocks: int) -> TableRow:
     return TableRow(row.sinks, row.base + blocks, row.pages)
 
 
+def _ids(pages: array[int]) -> bytes:
+    return pages.tobytes()
+
+
 class Table:
     """Pages of one lifecycle: ``sinks`` from block 0, ``pages`` from block ``base``; what lies between is released."""
 
@@ -48,11 +52,15 @@ class Table:
         self.pages = array("i")
         self.row: TableRow | None = None  # what the device was last told; None after a change
 
-    def snapshot(self, pool: PagePool, columns: int = 1 << 31) -> TableRow:
-        """The row as a step sees it, cut off behind ``columns`` blocks; the same object as long as nothing changes."""
-        if self.row is None or pool.host_pages:
+    def snapshot(self, pool: PagePool, columns: int = 1 << 31, by_slot: bool = True) -> TableRow:
+        """The row as a step sees it, cut off behind ``columns`` blocks; the same object as long as nothing changes.
+
+        Not ``by_slot``: it names page ids.
+        """
+        if self.row is None:
             pages = self.pages if self.end() <= columns else self.pages[: max(0, columns - self.base)]
-            self.row = TableRow(pool.device_slots(self.sinks), self.base, pool.device_slots(pages))
+            told = pool.device_slots if by_slot else _ids
+            self.row = TableRow(told(self.sinks), self.base, told(pages))
         return self.row
 
     def end(self) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from scenarios.fields import Many, Name, Part, Seconds, Share, Size, one_of, only_with, refuse, shorthand
+from scenarios.fields import Many, Name, Part, Positive, Seconds, Share, Size, one_of, only_with, refuse, shorthand
 
 
 def _list(value: Any) -> Any:
@@ -63,27 +63,43 @@ class Cost(Part):
 CostField = Annotated[Cost, BeforeValidator(shorthand("profile", str), json_schema_input_type=Name | Cost)]
 
 
+class HostLink(Part):
+    """The link to the host tier: with it, copies between the tiers take time, and may fail."""
+
+    gib_per_s: Positive
+    latency_us: Seconds = 0.0
+    loss: Share = Field(default=0.0, description="share of the copies that fail")
+
+
+HostLinkField = Annotated[
+    HostLink, BeforeValidator(shorthand("gib_per_s", int, float), json_schema_input_type=float | HostLink)
+]
+
+
 class Disturbance(Part):
     """Something that happens to a run, before an iteration is dispatched or at a time.
 
-    ``suspend`` and ``cancel`` take a ``request``, ``shrink`` a ``pool`` and the ``pages`` that may stay cached;
+    ``suspend`` and ``cancel`` take a ``request``, ``shrink`` a ``pool`` and the ``pages`` that may stay cached,
+    ``lose`` the kind of ``copies`` of which the next one fails (with a ``host_link``);
     ``skip`` is an iteration that was allocated and could not be queued, ``fail`` one whose forward pass failed.
     """
 
     at_iteration: Size | None = None
     at_s: Seconds | None = None
-    action: Literal["suspend", "cancel", "skip", "fail", "shrink"]
+    action: Literal["suspend", "cancel", "skip", "fail", "shrink", "lose"]
     request: Size | None = None
     pool: Name | None = None
     pages: Size | None = None
     worker: Size | None = Field(default=None, description="a shrink of one worker's pool only")
+    copies: Literal["loads", "stores"] | None = None
     times: Many = Field(default=1, description="in so many iterations in a row")
 
     @model_validator(mode="after")
     def _complete(self) -> Disturbance:
         one_of(self, ("at_iteration", "at_s"))
-        needs = {"suspend": ("request",), "cancel": ("request",), "shrink": ("pool", "pages")}.get(self.action, ())
-        for name in ("request", "pool", "pages"):
+        of = {"suspend": ("request",), "cancel": ("request",), "shrink": ("pool", "pages"), "lose": ("copies",)}
+        needs = of.get(self.action, ())
+        for name in ("request", "pool", "pages", "copies"):
             if (getattr(self, name) is not None) != (name in needs):
                 wanted = f"{self.action} with {' and '.join(needs)}" if needs else f"{self.action} alone"
                 raise refuse(f"expected {wanted}, found {name} {'missing' if name in needs else 'as well'}")

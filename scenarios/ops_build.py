@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from model.config import RequestSpec
 from model.linkops import Abort, Arrive, Send
-from model.ops import At, Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspend
+from model.ops import At, Cancel, Dispatch, Fail, Land, Lose, Op, Settle, Shrink, Submit, Suspend
 from model.tokens import named_seed
 from scenarios.ops_schema import (
     AbortOp,
     ArriveOp,
     CancelOp,
     DispatchOp,
+    LandOp,
+    LoseOp,
     OpSpec,
     SendOp,
     SettleOp,
@@ -51,6 +53,10 @@ def _build(spec: OpSpec, prompts: Prompts, seed: int, place: int) -> Op:
         return Arrive(spec.request)
     if isinstance(spec, AbortOp):
         return Abort(spec.request, spec.recompute)
+    if isinstance(spec, LandOp):
+        return Land(spec.copy_)
+    if isinstance(spec, LoseOp):
+        return Lose(spec.copy_)
     return Fail()
 
 

@@ -97,5 +97,20 @@ class AbortOp(Part):
     worker: None = None
 
 
-AnyOp = SubmitOp | DispatchOp | SettleOp | CancelOp | SuspendOp | FailOp | ShrinkOp | SendOp | ArriveOp | AbortOp
+class LandOp(OfWorker):
+    """A copy between the tiers arrived; copies are numbered in the order in which they began."""
+
+    op: Literal["land"]
+    copy_: Size = Field(alias="copy")
+
+
+class LoseOp(OfWorker):
+    """A copy between the tiers failed."""
+
+    op: Literal["lose"]
+    copy_: Size = Field(alias="copy")
+
+
+AnyRequestOp = SubmitOp | CancelOp | SuspendOp | SendOp | ArriveOp | AbortOp
+AnyOp = AnyRequestOp | DispatchOp | SettleOp | FailOp | ShrinkOp | LandOp | LoseOp
 OpSpec = Annotated[AnyOp, Field(discriminator="op")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from model.budget import Pair
 from model.builds import BUILDS, DEFAULT_BUILD, Build
 from model.config import EngineConfig
 from model.topology import Topology
-from scenarios.behaviour_schema import Acceptance, Cost, CostField, Disturbance
+from scenarios.behaviour_schema import Acceptance, Cost, CostField, Disturbance, HostLinkField
 from scenarios.engine_build import EngineParts
 from scenarios.engine_schema import (
     DrafterSpec,
@@ -59,6 +60,7 @@ class Scenario(Part):
     workers: WorkersField | None = Field(
         default=None, description="several workers instead of one, and what joins them"
     )
+    host_link: HostLinkField | None = Field(default=None, description="copies to and from the host tier take time")
     workload_spec: WorkloadSpec | None = Field(default=None, alias="workload")
     prefixes: dict[Name, PrefixField] = Field(default_factory=dict, description="shared prefixes of the prompts in ops")
     op_specs: list[OpSpec] | None = Field(default=None, alias="ops", description="inputs of the engine, one by one")
@@ -77,6 +79,7 @@ class Scenario(Part):
         source = one_of(self, ("workload_spec", "op_specs", "trace_file"))
         only_with(self, "prefixes", "ops", source == "op_specs")
         only_with(self, "memory", "no pools", self.pools is None)
+        only_with(self, "host_link", "a single worker", self.workers is None)
         return self
 
     # -- what runs -----------------------------------------------------------------------------------------------
@@ -84,7 +87,12 @@ class Scenario(Part):
     def engine_config(self, build: Build | None = None) -> EngineConfig:
         """The engine configuration. ``build`` (the scenario's own by default) decides how bytes are split."""
         try:
-            return self._parts().config((build or find_build(self.build)).rules)
+            config = self._parts().config((build or find_build(self.build)).rules)
+            if self.host_link is None:
+                return config
+            if not any(size.host_pages for size in config.pools.values()):
+                raise FieldError(("host_link",), "expected a pool with host_pages, found none")
+            return replace(config, asynchronous_copies=True)
         except FieldError as error:
             raise self.located(error) from error
 

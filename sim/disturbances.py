@@ -80,10 +80,17 @@ class Disturbances:
             return server.cancel(item.request or 0)
         if item.action == "suspend":
             return server.apply(Suspend(item.request or 0))
+        if item.action == "lose":
+            if server.host_link is None:
+                return Outcome(False, "copies between the tiers are done at once here")
+            server.host_link.doomed[item.copies == "stores"] += 1
+            return Outcome(True)
         shrink = Shrink(item.pool or "", item.pages or 0)
         return server.apply(shrink if item.worker is None else At(item.worker, shrink))
 
 
 def _name(item: Disturbance) -> str:
     """The disturbance in a few words."""
+    if item.action == "lose":
+        return f"lose one of the {item.copies}"
     return f"shrink {item.pool} to {item.pages}" if item.action == "shrink" else f"{item.action} request {item.request}"

@@ -11,7 +11,7 @@ from typing import Any
 from model.config import Drafter, EngineConfig, Limits, Memory, PoolSize, PublishPolicy, RequestSpec, Scope
 from model.geometry import Lifecycle, ReusePolicy
 from model.linkops import Abort, Arrive, Send
-from model.ops import At, Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspend
+from model.ops import At, Cancel, Dispatch, Fail, Land, Lose, Op, Settle, Shrink, Submit, Suspend
 from model.tokens import Segment
 
 Json = dict[str, Any]
@@ -39,6 +39,8 @@ def encode_op(op: At | Op) -> Json:
         return {"op": "arrive", "request": op.request_id}
     if isinstance(op, Abort):
         return {"op": "abort", "request": op.request_id, "recompute": op.recompute}
+    if isinstance(op, Land | Lose):
+        return {"op": "land" if isinstance(op, Land) else "lose", "copy": op.copy}
     return {"op": "fail"}
 
 
@@ -80,6 +82,8 @@ def _decode_one(line: Json) -> Op:
         return Arrive(_whole(line.get("request"), "request"))
     if kind == "abort":
         return Abort(_whole(line.get("request"), "request"), bool(line.get("recompute", False)))
+    if kind in ("land", "lose"):
+        return (Land if kind == "land" else Lose)(_whole(line.get("copy"), "copy"))
     return Fail()
 
 
@@ -94,6 +98,8 @@ _KEYS: dict[Any, set[str]] = {
     "send": {"request"},
     "arrive": {"request"},
     "abort": {"request", "recompute"},
+    "land": {"copy"},
+    "lose": {"copy"},
 }
 
 

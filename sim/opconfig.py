@@ -43,6 +43,9 @@ def check_config(config: EngineConfig) -> None:
     for name in ("chunked_prefill", "deferral"):
         if not isinstance(getattr(limits, name), bool):
             raise FieldError(("config", "limits", name), _problem("true or false", getattr(limits, name)))
+    if not isinstance(config.asynchronous_copies, bool):
+        found = config.asynchronous_copies
+        raise FieldError(("config", "asynchronous_copies"), _problem("true or false", found))
     if not isinstance(drafter.kind, str) or drafter.kind not in KINDS:
         raise FieldError(("config", "drafter", "kind"), unknown("a kind", str(drafter.kind), KINDS))
     _window(drafter.window, ("config", "drafter", "window"))

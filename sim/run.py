@@ -21,11 +21,12 @@ from sim.cost import CostProfile
 from sim.disturbances import Disturbances
 from sim.feasible import refuse_impossible
 from sim.gathering import RECORDED, Course, finish
+from sim.link import HostLink
 from sim.optrace import load_trace
 from sim.pair import PairServer
 from sim.result import RunResult
 from sim.servers import server_of
-from sim.settings import acceptance_model, cost_profile
+from sim.settings import acceptance_model, cost_profile, link_profile
 from sim.ticket import Ticket
 
 Progress = Callable[[int, int], None]  # requests (or ops) done, in all
@@ -105,6 +106,9 @@ def _serve(
     server = server_of(world)(env, world, cost, acceptance, disturbances.before, ended)
     if isinstance(server, PairServer) and isinstance(scenario.workers, Disaggregated):
         server.connect(scenario.workers.link, scenario.seed)
+    link = link_profile(scenario.host_link)
+    if link is not None and isinstance(world, World):
+        server.host_link = HostLink(env, world, link, scenario.seed)
     course.notes += world.notes
     disturbances.attach(env, server)
     Clients(env, server, workload, scenario.seed)

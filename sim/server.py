@@ -22,6 +22,7 @@ from model.ops import At, Cancel, Dispatch, Fail, Op, Outcome, Settle, Submit, W
 from model.plan import StepPlan
 from sim.acceptance import BLOCK, Acceptance
 from sim.cost import CostProfile
+from sim.link import HostLink
 from sim.ticket import Ticket
 
 SAMPLE = 8  # steps between two looks at a request's window coverage, where nothing is drawn from it
@@ -67,6 +68,7 @@ class Server:
         self.world = world
         self.cost = cost
         self.acceptance = acceptance
+        self.host_link: HostLink | None = None  # to the host tier, where copies take time
         self.tickets: dict[int, Ticket] = {}
         self.iteration = 0
         self._device_busy_ns = 0
@@ -99,6 +101,8 @@ class Server:
     def apply(self, op: At | Op) -> Outcome:
         """Apply an input that is neither a dispatch nor a settle, and wake the server if it sleeps."""
         outcome = self.world.apply(op)
+        if self.host_link is not None:
+            self.host_link.poll()
         if self._wake is not None:
             wake, self._wake = self._wake, None
             wake.succeed()
@@ -122,6 +126,9 @@ class Server:
                 host_free_ns = env.now + host_ns
                 if host_ns and world.in_flight <= run_ahead:
                     yield env.timeout(host_ns)
+            elif flights and self.host_link is not None and self.host_link.holds_up(flights[0].plan.waits):
+                yield self.host_link.ended
+                self._postpone()
             elif flights:
                 wait = max(flights[0].finish_ns, host_free_ns) - env.now
                 if wait > 0:
@@ -141,6 +148,8 @@ class Server:
         if not outcome.applied:
             return False
         self.iteration += 1
+        if self.host_link is not None:
+            self.host_link.poll()
         plan = outcome.plan
         if plan is None:  # skipped or failed: the host spent its time, the device none
             return True
@@ -151,6 +160,15 @@ class Server:
         self._flights.append(Flight(plan, start, self._device_free_ns))
         return True
 
+    def _postpone(self) -> None:
+        """A copy that the oldest step waits for ended now: the device starts no earlier."""
+        free = int(self.env.now)
+        for place, (plan, start, finish) in enumerate(self._flights):
+            begin = max(start, free)
+            free = begin + finish - start
+            self._flights[place] = Flight(plan, begin, free)
+        self._device_free_ns = free
+
     def _settle(self, plan: StepPlan) -> None:
         """Draw what each generation row commits, settle the step and stamp its tokens with the clock."""
         tickets, draw = self.tickets, self._draw
@@ -159,6 +177,8 @@ class Server:
         else:
             accepted = (1,) * len(plan.generation)
         outcome = self.world.apply(Settle(accepted))
+        if self.host_link is not None:
+            self.host_link.settled()
         now = int(self.env.now)
         for request_id, tokens, _, finished, drafted in outcome.settled:
             ticket = tickets[request_id]

@@ -1,4 +1,4 @@
-"""From the words of a scenario file to the models behind them: acceptance and step cost."""
+"""From the words of a scenario file to the models behind them: acceptance, step cost and the link to the host tier."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 from scenarios import behaviour_schema as schema
 from scenarios.errors import FieldError
 from sim.acceptance import Acceptance, Chain, Coverage, ForcedLength, ForcedSchedule, acceptance_seed
-from sim.cost import PROFILES, CostProfile
+from sim.cost import NS_PER_US, PROFILES, CostProfile
 from sim.cost_fit import load_profile
 from sim.golden import CURVES, chain_rates
+from sim.link import GIB, LinkProfile
 
 
 def acceptance_model(settings: schema.Acceptance, seed: int, drafts: int) -> Acceptance:
@@ -47,6 +48,14 @@ def cost_profile(settings: schema.Cost, folder: Path) -> CostProfile:
         problem = f"expected one of {known}, or a file of measured steps (.csv, .json), found {settings.profile!r}"
         raise FieldError(("cost", "profile"), problem)
     return profile.with_inputs(settings.prefill_us_per_token, settings.host_ms)
+
+
+def link_profile(settings: schema.HostLink | None) -> LinkProfile | None:
+    """The link to the host tier, or ``None`` where changes of tier take no time."""
+    if settings is None:
+        return None
+    latency = round(settings.latency_us * NS_PER_US)
+    return LinkProfile(settings.gib_per_s * GIB, latency, settings.loss)
 
 
 def _rates(given: list[float] | str, drafts: int, field: str) -> tuple[tuple[float, ...], str]:

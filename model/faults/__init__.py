@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from model.builds import BUILDS, Build
-from model.faults import budget, claims, device, growth, index, keys, pair, scheduling, scope, windows, workers
+from model.faults import budget, claims, copies, device, growth, index, keys, pair, scheduling, scope, windows, workers
 from model.faults.base import Fault
 
 __all__ = ["FAULTS", "Fault", "resolve_build"]
 
-_FAMILIES = (claims, keys, scope, index, scheduling, growth, windows, device, budget, workers, pair)
+_FAMILIES = (claims, keys, scope, index, scheduling, growth, windows, device, budget, workers, pair, copies)
 FAULTS: dict[str, Fault] = {entry.name: entry for family in _FAMILIES for entry in family.ENTRIES}
 
 

@@ -11,7 +11,7 @@ ENTRIES = (
         "hold-leak",
         {"admission": Admission("claims-kept", frees_failed_first=False)},
         "unified",
-        ("TensorRT-LLM#19202",),
+        ("TensorRT-LLM#19202", "vllm#45388"),
         ("ROLLBACK", "PROGRESS"),
         "reports/o33",
         "Nobody is admitted although most pages are only cached.",

@@ -54,6 +54,7 @@ INVARIANTS: dict[str, Law] = {
             "start, dispatch",
         ),
         Law("PROGRESS", "What fits alone finishes; nothing waits for ever or is set back in vain.", "dispatch, drain"),
+        Law("FLIGHT", "Nothing with an operation outstanding is freed, granted or overwritten.", "read, write, land"),
         Law("STATE", "No per-slot or per-step state survives its owner.", "read, settle"),
         Law("MAP", "Table rows and slot lengths on the device agree with the sequences.", "dispatch, read, settle"),
         Law("FLIGHT", "Nothing with an operation outstanding is freed, granted or overwritten.", "read, write, land"),

@@ -23,6 +23,8 @@ class Ledger:
         self.sums = [0, 0, 0, 0, 0]
         self.came: dict[int, tuple[int, int]] = {}  # tokens received from another worker, output tokens known with them
         self.reached: Counter[int] = Counter()  # furthest end of a chunk, over all epochs
+        # Where copies can be lost: the owner that each first claim was booked for, until a chunk of it has settled.
+        self._unread: dict[int, int] | None = {} if engine.book is not None else None
 
     def submitted(self, request_id: int) -> None:
         """A request id starts (perhaps again): its books begin at zero."""
@@ -30,6 +32,8 @@ class Ledger:
         self.came.pop(request_id, None)
         self.prefilled.pop(request_id, None)
         self.first_claims.pop(request_id, None)
+        if self._unread:
+            self._unread.pop(request_id, None)
         self.outputs.pop(request_id, None)
         self.reached.pop(request_id, None)
 
@@ -47,6 +51,8 @@ class Ledger:
         """Book the chunks of a dispatched plan; whether one of them goes further than its request ever was."""
         new = False
         for row in plan.context:
+            if self._unread is not None and row.request_id not in self.first_claims:
+                self._unread[row.request_id] = row.owner
             self.first_claims.setdefault(row.request_id, row.start)
             self.prefilled[row.request_id] += row.end - row.start
             if row.end > self.reached[row.request_id]:
@@ -54,11 +60,21 @@ class Ledger:
                 new = True
         return new
 
+    def lost(self, owners: list[int]) -> None:
+        """What these owners claimed was lost on its way: a first claim that no settled chunk has read is none."""
+        unread = self._unread or {}
+        for request_id in [request for request, owner in unread.items() if owner in owners]:
+            del unread[request_id], self.first_claims[request_id]
+
     def settled(
         self, plan: StepPlan, accepted: tuple[int, ...], current: dict[int, int], rows: list[SettledRow]
     ) -> None:
         """Book outputs; a row's output counts only for the epoch of the request that dispatched it."""
         owners = [row.owner for row in (*plan.context, *plan.generation)]
+        if self._unread:
+            for row in plan.context:
+                if self._unread.get(row.request_id) == row.owner:
+                    del self._unread[row.request_id]
         self.docket.count("STATE", len(rows))
         first_step = len(plan.context)
         for place, (owner, row) in enumerate(zip(owners, rows, strict=True)):
@@ -88,6 +104,8 @@ class Ledger:
         self.docket.count("METRIC")
         record = self.engine.records[request_id]
         claim = self.first_claims.pop(request_id, 0)
+        if self._unread:
+            self._unread.pop(request_id, None)
         booked = (claim, self.prefilled.pop(request_id, 0), self.outputs.pop(request_id, 0))
         booked += self.drafts.pop(request_id, (0, 0, 0))
         self.reached.pop(request_id, None)

@@ -199,6 +199,10 @@ class ReuseLaw:
         if entry is not None:
             self._depth(entry)
 
+    def void(self, owner: int) -> None:
+        """What a request claimed was lost on its way to it: nothing of it is judged."""
+        self._open.pop(owner, None)
+
     # -- verdicts ------------------------------------------------------------------------------------------------
 
     def _window(self, entry: Claimed, hidden: int, after: int) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 
 from model.engine import Engine
 from model.invariants.base import Docket, Violation
+from model.pages import PagePool
 from model.plan import ContextRow, GenerationRow, StepPlan
 from model.request import GENERATION, Request
 from model.sequence import SequenceCache
 from model.shadow import Shadow
+
+
+def _slots(pool: PagePool, pages: array[int]) -> bytes:
+    """Where pages lie, as little-endian int32 bytes."""
+    return array("i", [pool.slot[page] for page in pages]).tobytes()
 
 
 class SequenceLaws:
@@ -96,8 +103,8 @@ class SequenceLaws:
                 if sequence is None:
                     continue
                 table, pool = sequence.tables[column.column], column.pool
-                same = told.base == table.base and told.pages == pool.device_slots(table.pages)
-                if not same or told.sinks != pool.device_slots(table.sinks):
+                same = told.base == table.base and told.pages == _slots(pool, table.pages)
+                if not same or told.sinks != _slots(pool, table.sinks):
                     self._mapped(row, pool.name, step, f"{table.count()} pages from block {table.base}", "another row")
 
     def _mapped(self, row: ContextRow | GenerationRow, pool: str, step: int, expected: str, found: str) -> None:

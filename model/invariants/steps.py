@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from model.engine import Engine
-from model.eviction import DROPPABLE
+from model.eviction import DROPPABLE, FREE, HELD
 from model.geometry import cdiv
 from model.invariants.base import Docket, Violation
+from model.pages import PagePool
 from model.plan import StepPlan
 from model.request import GENERATION, Request
 from model.sequence import ACTIVE
@@ -163,7 +164,7 @@ class StepLaws:
     def justified(self, request: Request, end: int, last: bool) -> None:
         """A refused chunk really lacks a page in some pool, or a pool is above the resume gate.
 
-        Not evaluated, and not counted, with a host tier or above the gate.
+        Not evaluated, and not counted, above the gate.
         """
         if not self._judges_refusals(gate=True):
             return
@@ -198,16 +199,13 @@ class StepLaws:
     def _judges_refusals(self, gate: bool) -> bool:
         """Whether what a pool can give is known from its pages alone; ``gate``: the resume gate has a say."""
         twin = self.engine.twin
-        if any(pool.host_pages for pool in twin.pools.values()):
-            return False
         return not gate or all(manager.gate_open() for manager in twin.managers)
 
     def _lacks(self, request: Request, need: dict[str, int]) -> None:
         """Some pool cannot give the pages that a request was refused."""
         self.docket.count("ADMIT")
         for name, pages in need.items():
-            state = np.frombuffer(self.engine.twin.pools[name].state, np.uint8)
-            if pages > int((state <= DROPPABLE).sum()):
+            if pages > _available(self.engine.twin.pools[name], self._own(request, name)):
                 return
         message, step = "refused though every pool could give the pages", self.engine.iteration
         pool = max(need, key=lambda name: need[name])
@@ -215,6 +213,15 @@ class StepLaws:
         self.docket.report(
             Violation("ADMIT", message, request.request_id, pool, step=step, expected=expected, found="refused")
         )
+
+    def _own(self, request: Request, pool: str) -> list[int]:
+        """Pages of one pool that the request's tables name."""
+        pages: list[int] = []
+        for column in self.engine.twin.columns:
+            if column.pool.name == pool:
+                table = column.manager.sequences[request.owner].tables[column.column]
+                pages += (*table.sinks, *table.pages)
+        return pages
 
     def _backed(self, owner: int, request_id: int, needs: tuple[int, int], plan: StepPlan) -> None:
         for place, manager in enumerate(self.engine.twin.managers):
@@ -293,3 +300,24 @@ class StepLaws:
                 found=f"{len(waiting)} requests wait",
             )
         )
+
+
+def _available(pool: PagePool, own: list[int]) -> int:
+    """Device pages that a request holding ``own`` pages could get beside them, from the pages' states and slots.
+
+    Held pages of others may fall into the host tier as far as there is room, which its own returning pages leave too.
+    Negative where not even its own pages have room.
+    """
+    state = np.frombuffer(pool.state, np.uint8)
+    if not pool.host_pages:
+        return int((state <= DROPPABLE).sum())
+    below = np.frombuffer(pool.slot, np.int32) >= pool.device_pages
+    mine = np.zeros(pool.total, np.bool_)
+    mine[own] = True
+    cheap = pool.device_pages - int((~below & (state > DROPPABLE)).sum())
+    held = int((~below & (state == HELD) & ~mine).sum())
+    room = pool.host_pages - int((below & (state > DROPPABLE)).sum())
+    returning = int((below & mine & (state != FREE)).sum())
+    if cheap + min(held, room):
+        room += returning
+    return cheap + min(held, room) - returning

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from model.copies import Copy
+from model.copy_memory import CopyingShadow
 from model.engine import Engine
 from model.events import EventLog
 from model.invariants.base import Docket
@@ -31,7 +33,9 @@ class Watch:
         self.engine = engine
         self.exhaustive = check == "exhaustive"
         self.docket = docket
-        self.shadow = Shadow(engine.twin, MemoryLaws(docket, self.exhaustive, list(engine.twin.pools.values())), log)
+        laws = MemoryLaws(docket, self.exhaustive, list(engine.twin.pools.values()))
+        self.copying = CopyingShadow(engine.twin, laws, log) if engine.book is not None else None
+        self.shadow = self.copying or Shadow(engine.twin, laws, log)
         self.claims = self.shadow.claims = ReuseLaw(engine, docket, self.shadow)
         self.references = ReferenceLaw(engine.twin, docket, self._request_of, self.exhaustive, self._tenant)
         self.index = IndexLaw(engine.twin, docket, self._tenant)
@@ -175,6 +179,22 @@ class Watch:
         """A client gave a request up."""
         self.ledger.check(request_id, self.engine.iteration)
 
+    def landed(self, copy: Copy) -> None:
+        """A copy between the tiers arrived."""
+        assert self.copying is not None
+        self.copying.land(copy, self._queued(), self.engine.plans)
+
+    def lost(self, copy: Copy, void: list[int]) -> None:
+        """A copy failed, and the rows of ``void`` owners with it."""
+        assert self.copying is not None
+        self.copying.lose(copy, self._queued(), void)
+        self.ledger.lost(void)
+
+    def _queued(self) -> list[tuple]:
+        """The oldest records that the memory has not run, or not run to their end."""
+        engine = self.engine
+        return engine.plans[0].records if engine.plans else engine.recorder.records
+
     def stalled(self, why: str) -> None:
         """The engine's own detector spoke."""
         self.steps.stalled(why)
@@ -192,3 +212,5 @@ class Watch:
         self.references.check(engine.iteration, drained=not engine.live and not engine.plans)
         self.index.check(engine.iteration)
         self.ledger.totals(engine.iteration)
+        if self.copying is not None and engine.book is not None and not engine.plans:
+            self.copying.flight.drained(list(engine.book.open))

@@ -38,9 +38,9 @@ class Admission:
     reserve: int = 1
     counts_cached: bool = True
 
-    def obtainable(self, pool: PagePool) -> int:
-        """Pages that ``pool`` can give."""
-        return pool.obtainable() if self.counts_cached else pool.free_count()
+    def obtainable(self, pool: PagePool, returning: int = 0) -> int:
+        """Pages that ``pool`` can give to whom ``returning`` pages come back from the host tier."""
+        return pool.obtainable(returning) if self.counts_cached else pool.free_count()
 
     def floor(self, life: Lifecycle, longest: int, step: int, claims: int, page_size: int) -> int:
         """Pages of a lifecycle without which a request of up to ``longest`` tokens, claiming ``claims`` of them at
@@ -78,7 +78,8 @@ class Epoch:
     """``refuses_late``: outputs of a step from before a preemption are dropped. ``releases_rows``: an absent
     request's row slot is given up, and a returning one gets a row of its own. ``drops_drafts``: drafts are verified
     only in the epoch that proposed them. ``keeps_drafts``: a request that is only absent keeps those it has.
-    ``frees_draft``: a request that ends gives back its drafter's pages."""
+    ``frees_draft``: a request that ends gives back its drafter's pages.
+    ``ends_once``: what arrives for a request that was cancelled does not end it, and free its pages, again."""
 
     name: str = "fresh"
     refuses_late: bool = True
@@ -86,6 +87,7 @@ class Epoch:
     drops_drafts: bool = True
     keeps_drafts: bool = True
     frees_draft: bool = True
+    ends_once: bool = True
 
     def may_verify(self, proposed_by: int, owner: int) -> bool:
         """Whether ``owner`` verifies drafts of the epoch ``proposed_by`` (-1: there are none)."""
@@ -113,8 +115,10 @@ class Rewind:
 @dataclass(frozen=True, slots=True)
 class Accounting:
     """``recompute_apart``: a hit of a preempted request on its own pages is not counted as reuse.
-    ``with_drafts``: hits are reported when tokens are drafted, too."""
+    ``with_drafts``: hits are reported when tokens are drafted, too. ``retracts_lost``: a hit whose pages were lost on
+    their way from the host tier is taken back."""
 
     name: str = "ledger"
     recompute_apart: bool = True
     with_drafts: bool = True
+    retracts_lost: bool = True

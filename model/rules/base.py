@@ -23,6 +23,7 @@ from model.rules.keys import KeysRule, MatchBackoff
 from model.rules.layout import Index, Layout, Mirror, Pairing, Retention, Shape
 from model.rules.lookahead import Lookahead
 from model.rules.lookup import Lookup
+from model.rules.offload import Offload
 from model.rules.prune import PruneRule, TrimThenPrune
 from model.rules.publish import Publish
 from model.rules.ranks import Ranks
@@ -69,6 +70,7 @@ class Rules:
     budget: Budget = Budget()
     ranks: Ranks = Ranks()
     transfer: Transfer = Transfer()
+    offload: Offload = Offload()
 
     def device(self) -> DeviceRules:
         """The answers that travel with each plan."""

@@ -40,6 +40,9 @@ REACHED = (  # counters that must move somewhere, or the worlds have not tried w
     "skipped_forwards",
     "failed_forwards",
     "cancelled",
+    "stores",
+    "loads",
+    "lost_copies",
 )
 
 

@@ -11,7 +11,7 @@ from model.builds import BUILDS, Build
 from model.config import Drafter, EngineConfig, Limits, PoolSize, PublishPolicy, RequestSpec, Scope
 from model.drafter import KINDS
 from model.geometry import Lifecycle
-from model.ops import Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspend, World
+from model.ops import Cancel, Dispatch, Fail, Land, Lose, Op, Settle, Shrink, Submit, Suspend, World
 from model.tokens import Segment
 
 CORRECT = tuple(build.name for build in BUILDS.values() if build.correct)
@@ -31,9 +31,11 @@ class Rates:
     shrink: float = 0.02
     again: float = 0.03  # an ended request's id is used for a new one
     early: float = 0.3  # the oldest step settles although another could be dispatched
+    land: float = 0.5  # each copy under way lands, if it may
+    lose: float = 0.04  # or fails
 
 
-CALM = Rates(0, 0, 0, 0, 0, 0, 0)
+CALM = Rates(0, 0, 0, 0, 0, 0, 0, lose=0)
 
 
 def random_config(rng: Random, kind: str | None = None) -> EngineConfig:
@@ -139,13 +141,14 @@ class Driver:
         self.world, self.rng, self.rates = world, rng, rates
         self.todo = list(specs)
         self.sent: list[RequestSpec] = []
+        self.copies = Random(len(specs))  # a source of its own: worlds without copies stay what they were
         self.encores = len(specs)  # how often an id may be used again, so that every run ends
 
     def run(self) -> bool:
         """Run until no work is left, then drain; whether it came to an end."""
         engine = self.world.engine
         for _ in range(PATIENCE):
-            if not self.todo and not engine.has_work():
+            if not self.todo and not engine.has_work() and not engine.book:
                 break
             self.turn()
         self.world.drain()
@@ -157,6 +160,7 @@ class Driver:
         if self.todo and (rng.random() < 0.5 or not engine.has_work()):
             self._submit(self.todo.pop(0))
         self._disturb()
+        self._copies()
         if engine.in_flight and rng.random() < self.rates.early:
             self._settle()
             return
@@ -168,8 +172,18 @@ class Driver:
         if self.world.apply(Submit(spec)).applied:
             self.sent.append(spec)
 
+    def _copies(self) -> None:
+        """Copies under way land or fail, in no order."""
+        world, rng, book = self.world, self.copies, self.world.engine.book
+        for number in rng.sample(tuple(book.open), len(book.open)) if book is not None and book.open else ():
+            if rng.random() < self.rates.land:
+                world.apply(Lose(number) if rng.random() < self.rates.lose else Land(number))
+
     def _settle(self) -> None:
-        rows = self.world.engine.plans[0].generation
+        plan, book = self.world.engine.plans[0], self.world.engine.book
+        if book is not None and not book.open.keys().isdisjoint(plan.waits):
+            return  # its copies have to end first
+        rows = plan.generation
         self.world.apply(Settle(tuple(self.rng.randint(1, row.width) for row in rows)))
 
     def _disturb(self) -> None:
@@ -198,5 +212,7 @@ def random_world(seed: int, build: str, *, tight: bool = False, check: str = "ex
     rates = Rates() if rng.random() < 0.7 else CALM
     slack = rng.randint(0, 3) if tight else rng.choice((3, 8, 20, 60))
     config = fitted(config, BUILDS[build], specs, slack)
+    if any(size.host_pages for size in config.pools.values()):
+        config = replace(config, asynchronous_copies=Random(~seed).random() < 0.6)
     world = World(config, BUILDS[build], check=check, record_ops=True)
     return world, Driver(world, specs, rng, rates)
