@@ -196,7 +196,8 @@ class Engine:
             self.binder.unbind(request.owner, request.request_id)
             self.owners.pop(request.owner, None)
             self.recorder.records.append((Record.END, request.owner))
-            self.log.note(Kind.RELEASE, request.owner)
+            if not keep_pages:
+                self.log.note(Kind.RELEASE, request.owner)
         del self.live[request.request_id]
 
     # -- dispatch ------------------------------------------------------------------------------------------------

@@ -252,8 +252,9 @@ class Pair(Cluster):
         else:
             self.decode.engine.twin.free(transfer.target, ended=True)
         self.prefill.engine.twin.free(transfer.source, ended=True)
-        self.decode.engine.lent.discard(transfer.target.owner)
-        self.prefill.engine.lent.discard(transfer.source.owner)
+        for world, request in ((self.decode, transfer.target), (self.prefill, transfer.source)):
+            world.engine.lent.discard(request.owner)
+            world.engine.log.note(Kind.RELEASE, request.owner)
 
 
 def _joined(here: RequestRecord, there: RequestRecord) -> RequestRecord:

@@ -18,6 +18,9 @@ PLAIN: dict[str, str] = {
     "iteration": "the pass schedules {chunks} chunks and {steps} verify steps",
     "copy": "the first {tokens} tokens of page {source} are copied to page {target} of pool {pool}",
     "move": "page {page} of pool {pool} moves from slot {source} to slot {target}",
+    "send": "its transfer begins: owner {owner} is to go on at {position:,}, of which {claim:,} are cached here",
+    "arrive": "its transfer to owner {owner} has arrived",
+    "abort": "its transfer to owner {owner} is lost",
     "unbind": "row slot {slot} is free",
     "release": "owner {owner} gives back its pages",
 }

@@ -146,6 +146,9 @@ class FlightLaws:
         twin, page = world.engine.twin, world.config.limits.page_size
         position = request.prompt_length + request.generated - 1
         received = {leg.need.column.index: leg.need for leg in transfer.legs}
+        drafts = [column for column in twin.columns if column.draft]
+        if drafts and promised and all(self._saw_its_window(transfer, column, position) for column in drafts):
+            self._promised[request.owner] = (request, drafts[0].pool.name)
         world.docket.count("FRONT", len(twin.columns))
         for column in twin.columns:
             sequence = column.manager.sequences[request.owner]
@@ -155,8 +158,6 @@ class FlightLaws:
                 expected, found = f"history {position}", f"history {sequence.history}"
                 self._report(world, "FRONT", message, place, expected, found, min(position, sequence.history))
                 continue
-            if column.draft and promised and self._saw_its_window(transfer, column, position):
-                self._promised[request.owner] = (request, column.pool.name)
             low = max(column.lifecycle.read_from(position), request.received * page if column.draft else 0)
             claimed = sequence.claimed if column.column not in sequence.declined else 0
             claimed = 0 if column.draft and request.claim.fresh else claimed

@@ -148,3 +148,12 @@ def test_a_page_is_followed_through_its_eviction_to_its_next_owner(kvtwin: Comma
     before, after = story.split("pages 0, 6, 5 of pool draft (page 0 among them): evicted from the cache")
     assert "owner 1 is granted pages 0, 1 of pool draft (page 0 among them)" in before
     assert "owner 2 is granted page 5, 6, 0, then 1, 4, 2, 3 of pool draft (page 0 among them)" in after
+
+
+def test_a_story_of_two_workers_tells_the_transfer(kvtwin: Command, tmp_path: Path) -> None:
+    kvtwin("run", "o58", "--build", "fault:abort-frees-destination", "--out", "broken")
+    story = kvtwin("explain", "broken", "1").out
+    begins, frees, arrives = (
+        story.index(words) for words in ("its transfer begins: owner 1", "owner 1 gives back its pages", "has arrived")
+    )
+    assert begins < frees < arrives
