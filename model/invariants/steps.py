@@ -190,7 +190,7 @@ class StepLaws:
         need: dict[str, int] = {}
         for column in self.engine.twin.columns:
             sequence = column.manager.sequences[request.owner]
-            position = max(settled, sequence.history)
+            position = max(settled, sequence.history, request.cursor)
             table, stale = sequence.tables[column.column], column.lifecycle.stale_range(position, page)[1]
             blocks = cdiv(position + self._reserve + self._width * (flying + 1), page)
             need[column.pool.name] = need.get(column.pool.name, 0) + max(0, blocks - max(table.end(), stale))

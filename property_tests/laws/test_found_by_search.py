@@ -13,7 +13,7 @@ from model.geometry import Lifecycle
 from model.ops import CHECKS, Dispatch, Fail, Op, Settle, Submit, Suspend, World
 from model.tokens import Segment
 from property_tests.laws.healthy import FIRST, finish, healthy, pool_of, request_of, sequence_of
-from property_tests.laws.worlds import fitted
+from property_tests.laws.worlds import fitted, random_world
 
 LIMITS = Limits(4, 4, 24, 160, 4, extra_tokens=2, stall_passes=20)
 
@@ -137,3 +137,14 @@ def test_suspended_requests_that_step_aside_in_turn_do_not_wait_for_ever() -> No
     finish(full)
     assert [record.state for record in full.engine.records.values()] == ["finished"] * 3
     assert full.violations == []
+
+
+@pytest.mark.parametrize(
+    ("seed", "build"), [(70_018, "vllm-lookahead"), (70_553, "paired-22"), (80_188, "recompute-tail")]
+)
+def test_worlds_in_which_the_laws_of_refusals_and_preemptions_spoke_without_need(seed: int, build: str) -> None:
+    # A preempted request gives its sinks as well; a mirror that is told no history stands where its context ends.
+    drawn, driver = random_world(seed, build, tight=True)
+    assert driver.run()
+    assert drawn.engine.totals.preemptions > 0
+    assert drawn.violations == []
