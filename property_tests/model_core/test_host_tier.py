@@ -71,6 +71,28 @@ def test_what_the_host_cannot_take_is_not_promised() -> None:
     assert sorted(states(pool, pages)) == [PageState.HELD, PageState.HELD]
 
 
+def test_a_page_on_its_way_back_leaves_a_place_for_a_held_one() -> None:
+    pool, tree, _ = tiered(2, 1)
+    away, stays = lone(tree, 2)
+    pool.hold((away, stays))
+    busy = pool.grant(1)  # pushes one of the two suspended pages into the only place below
+    pool.release_locked(busy)
+    assert pool.on_host(away)
+    assert (pool.obtainable(), pool.obtainable(returning=1)) == (1, 2)
+    pool.promote((away,))
+    pool.grant(1)
+    assert pool.free_count() == 0
+    assert pool.on_host(away) != pool.on_host(stays)
+
+
+def test_nothing_comes_back_where_no_page_can_be_had_to_begin_with() -> None:
+    pool, tree, _ = tiered(2, 1)
+    pages = lone(tree, 2)
+    pool.hold(pages)
+    pool.grant(1)
+    assert (pool.obtainable(), pool.obtainable(returning=1)) == (0, 0)
+
+
 def test_a_locked_page_never_leaves_the_device() -> None:
     pool, tree, _ = tiered(2, 4)
     locked = pool.grant(1)

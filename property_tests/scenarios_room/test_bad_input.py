@@ -151,6 +151,18 @@ CASES = {
         "",
         "memory only beside no pools",
     ),
+    "host link without a host tier": (
+        "host_link: 50\n" + ONE_REQUEST,
+        3,
+        "host_link",
+        "a pool with host_pages, found none",
+    ),
+    "copies of no kind": (
+        ONE_REQUEST + "disturbances: [{at_s: 1, action: lose}]\n",
+        4,
+        "disturbances[0]",
+        "expected lose with copies, found copies missing",
+    ),
     "unknown unit": ("memory: {device: 1 GB}\n" + ONE_REQUEST, 3, "memory.device", "KiB, MiB, GiB, TiB"),
     "memory too small": ("memory: {device: 64}\n" + ONE_REQUEST, 3, "memory", "that the pools fit in"),
     "window beyond its pool": (
