@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.builds import BUILDS
-from model.config import RequestSpec, Scope
+from model.config import Memory, RequestSpec, Scope
 from model.ops import Cancel, Dispatch, Fail, Op, Settle, Shrink, Submit, Suspend, World
 from model.tokens import Segment
 from property_tests.sim_room.helpers import BUSY_WORLD, busy, served
@@ -85,6 +85,19 @@ def test_an_op_survives_the_file(op: Op) -> None:
     again = decode_op(json.loads(json.dumps(encode_op(op))))
     assert type(again) is type(op)
     assert again == op
+
+
+def test_the_memory_that_pools_were_split_from_survives_the_file(run: RunResult) -> None:
+    memory = Memory(32_768, 4_096, (("target", 256), ("draft", 128)), given_share=True)
+    config = replace(run.config, memory=memory)
+    assert decode_config(json.loads(json.dumps(encode_config(config)))) == config
+
+
+@pytest.mark.parametrize("pages", [None, [["target"]], [["", 4]], [["target", 0]]])
+def test_memory_without_bytes_of_a_page_is_refused(run: RunResult, pages: object) -> None:
+    line = encode_config(run.config) | {"memory": {"device": 9, "host": 0, "page_bytes": pages}}
+    with pytest.raises(ValueError, match=r"memory\.page_bytes"):
+        decode_config(line)
 
 
 def test_a_configuration_survives_the_file(run: RunResult) -> None:
