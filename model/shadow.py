@@ -37,7 +37,6 @@ class Shadow(SlotStore):
     def __init__(self, twin: Twin, laws: MemoryLaws | None, log: EventLog) -> None:
         super().__init__(twin, laws, log)
         config = twin.config
-        self.readers: dict[int, Reader] = {}
         self.claims: ReuseLaw | None = None  # judge of claims, if there is one
         self.dirty: dict[int, Reader] = {}  # owners whose last decode cells are deferred
         self.defers = laws is None or not laws.exhaustive

@@ -9,7 +9,7 @@ from model.drafter import Pass
 from model.events import EventLog
 from model.lookup import LookupTable
 from model.plan import ContextRow, GenerationRow
-from model.reader import GUARD, LOGGED
+from model.reader import GUARD, LOGGED, Reader
 from model.table import TableRow, shifted
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class SlotStore(CellStore):
         self.base = [0] * slots  # drafter base page per row slot
         self.draft_length = [0] * slots
         self.lookup = LookupTable(slots) if twin.kind.writes is Pass.NONE else None
+        self.readers: dict[int, Reader] = {}
         self.verified: tuple[list[GenerationRow], tuple[int, ...]] = ([], ())  # rows of this step, tokens they commit
         self._stale_rows: dict[tuple[int, int], tuple[TableRow, ...]] = {}
 
@@ -40,6 +41,10 @@ class SlotStore(CellStore):
             shifted(table, base) if column.draft else table for column, table in zip(columns, row.tables, strict=True)
         ]
         return row._replace(tables=tuple(tables))
+
+    def knows(self, owner: int) -> bool:
+        """Whether the owner's request has not ended: rows of one that did run on, and nobody looks."""
+        return owner in self.readers
 
     def commits(self, owner: int) -> int:
         """Tokens that the owner's verify row commits in this step."""
@@ -54,7 +59,7 @@ class SlotStore(CellStore):
             lookup.read(row.slot, row.owner, row.end)
         for row in generation:
             lookup.read(row.slot, row.owner, self.length[row.slot])
-            if self.laws is not None:
+            if self.laws is not None and self.slots.get(row.slot) == row.owner and self.knows(row.owner):
                 self.laws.looked_up(self, lookup, row)
 
     def overwritten_tables(
