@@ -82,9 +82,9 @@ class CopyingShadow(Shadow):
             cells[target] = content
             sealed[target] = published
 
-    def _begin(self, owner: int, request: Request) -> None:
+    def _begin(self, owner: int, request: Request, received: int = -1, space: int = 0) -> None:
         if owner not in self._void:
-            super()._begin(owner, request)
+            super()._begin(owner, request, received, space)
 
     def _catch_up(self, copy: Copy, records: list[tuple]) -> None:
         """Run the oldest ``records`` that are queued up to the one with which ``copy`` began, if it is among them."""

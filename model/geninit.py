@@ -160,7 +160,8 @@ class Receiver:
         if not sequences:
             return
         records = engine.recorder.records
-        records.append((Record.BEGIN, owner, request))
+        space = 0 if request.keys is None else request.keys.seed
+        records.append((Record.BEGIN, owner, request, request.cursor, space))
         if self.rule.registers_first:
             publish(sequences, needs, request.cursor)
             engine.twin.free(request, ended=True)

@@ -96,7 +96,9 @@ class Launcher:
         totals.fresh_claims += kind == "fresh"
         totals.joint_claims += kind == "joint"
         totals.partial_claims += claim.tokens % engine.config.limits.page_size != 0
-        engine.recorder.records.append((Record.BEGIN, request.owner, request))
+        received = request.cursor if request.received >= 0 else -1
+        space = 0 if request.keys is None else request.keys.seed
+        engine.recorder.records.append((Record.BEGIN, request.owner, request, received, space))
         engine.log.claimed(request)
 
     def advance(self, taken: Scheduled) -> None:

@@ -66,7 +66,7 @@ class Shadow(SlotStore):
             elif kind == _UNBIND:
                 self.slots.pop(record[1], None)
             elif kind == _BEGIN:
-                self._begin(record[1], record[2])
+                self._begin(*record[1:])
             elif kind == _END:
                 self.readers.pop(record[1], None)
                 if self.claims is not None:
@@ -105,7 +105,7 @@ class Shadow(SlotStore):
             reader.pending = True
         self.log.memory.add((Kind.MEM_BIND, 6, self.iteration, slot, owner, length, base, draft_length))
 
-    def _begin(self, owner: int, request: Request) -> None:
+    def _begin(self, owner: int, request: Request, received: int = -1, space: int = 0) -> None:
         if owner in self.readers:
             return
         stream = request.stream
@@ -117,8 +117,9 @@ class Shadow(SlotStore):
             seeds.append(named_seed("cell", column.lifecycle.name, span, scope.adapter, scope.salt, *weights))
         tags = [cell_tags(stream, 0, stream.length - span, span, seed) for span, seed in zip(spans, seeds, strict=True)]
         reader = self.readers[owner] = Reader(request, tags, seeds)
-        if request.received >= 0:
-            reader.draft_final = request.cursor - max(0, self.twin.tag_span - 1)
+        if received >= 0:
+            reader.space = space  # by now the request may have begun anew
+            reader.draft_final = received - max(0, self.twin.tag_span - 1)
 
     def run_between(self, records: list[tuple]) -> None:
         """Carry out records that lie between two steps and that no plan carries."""

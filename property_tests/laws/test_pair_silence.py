@@ -14,6 +14,8 @@ FOUND = {
     100: "sink pages that a victim gave up were not counted, so that its preemption looked vain",
     127: "a request began again alone while pages of a cancelled one were still in a transfer",
     161: "a pool above the resume gate is a reason to set a request back",
+    296: "a received request was set back before the memory had heard of it",
+    379: "pages of a received request that was set back counted as nobody's",
     217: "the drafter of the prefill worker saw the window of one of its layers and not that of the other",
     163: "the source had a sink and a window but not the trailing page between them",
 }
