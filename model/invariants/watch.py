@@ -80,7 +80,9 @@ class Watch:
             return
         self.preemptions.after_pass()
         new = plan is not None and self.ledger.planned(plan)
-        steps.passed(plan is not None or taken.evicted > 0 or taken.deferred > 0, new or engine.awaits())
+        steps.passed(
+            plan is not None or taken.evicted > 0 or taken.deferred > 0, new or engine.awaits() or self._held_up()
+        )
         if plan is None:
             return
         steps.admitted(plan)
@@ -96,6 +98,11 @@ class Watch:
             self._thorough(plan.iteration)
         if self.exhaustive or plan.iteration % EVERY_ROW == EVERY_ROW - 1:
             self.sequences.row_tables(plan.generation, plan.iteration)
+
+    def _held_up(self) -> bool:
+        """Whether the oldest step in flight waits for a copy between the tiers: passes say nothing until it ends."""
+        book, plans = self.engine.book, self.engine.plans
+        return book is not None and bool(plans) and not book.open.keys().isdisjoint(plans[0].waits)
 
     def _after_suspensions(self) -> bool:
         """Whoever was suspended, by a pass or from outside, gave up both pools; whether anybody was."""
