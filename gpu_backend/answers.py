@@ -15,7 +15,17 @@ import torch
 from gpu_backend.cells import CellState, device_tags
 from gpu_backend.layout import UNBACKED
 from model.reader import PROVISIONAL
-from model.rules.device import Addressing, DeviceRules, Extent, Provisional, Rebase, TableUpload, Trim, Unbacked
+from model.rules.device import (
+    Addressing,
+    DeviceRules,
+    Extent,
+    Padding,
+    Provisional,
+    Rebase,
+    TableUpload,
+    Trim,
+    Unbacked,
+)
 from model.rules.lookahead import Lookahead, chunk_end_sums
 from model.tokens import TokenStream, cell_tags, mix64_array
 
@@ -33,6 +43,7 @@ CARRIED_OUT: dict[enum.Enum, str] = {
     Trim.ACCEPTED: "slots advance by what was accepted",
     TableUpload.PER_STEP: "TableBuffer has a host buffer for each step in flight",
     TableUpload.SHARED_BUFFER: "TableBuffer lets the next step overwrite the one host buffer",
+    Padding.SCRATCH: "the store drops tokens of row -1",
 }
 
 

@@ -13,9 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.reader import MASKED, PROVISIONAL, UNWRITTEN
-
-DUMMY = 0xBAD0_0000_0000_0004
+from model.reader import DUMMY, MASKED, PROVISIONAL, UNWRITTEN
 
 
 class CellState(enum.IntEnum):

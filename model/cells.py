@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from model.events import EventLog, Kind
 from model.geometry import cdiv
-from model.plan import ContextRow, GenerationRow
+from model.plan import ContextRow, DummyRow, GenerationRow
 from model.reader import GUARD, LOGGED, UNWRITTEN
 from model.rules.device import Addressing, DeviceRules, Extent, Unbacked
 from model.table import TableRow
@@ -108,7 +108,7 @@ class CellStore:
 
     def write(
         self,
-        row: ContextRow | GenerationRow,
+        row: ContextRow | GenerationRow | DummyRow,
         column: Column,
         table: TableRow,
         begin: int,

@@ -69,6 +69,7 @@ class Limits:
     stall_passes: int = 1000  # passes without progress before the deadlock detector speaks
     partial_children: int = 32  # no partial match among this many children or more
     deferral: bool = True
+    graph_batches: tuple[int, ...] = ()  # batch sizes of captured graphs, ascending; none: rows are never padded
 
     def __post_init__(self) -> None:
         if self.run_ahead not in (0, 1):

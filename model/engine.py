@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from model.binding import RowBinder
 from model.config import EngineConfig, PublishPolicy, RequestSpec
 from model.copies import Copy, CopyBook
+from model.dummies import PAD_TOKENS, Dummies
 from model.events import EventLog, Kind
 from model.geometry import cdiv
 from model.joint import Twin
@@ -48,6 +49,8 @@ class Engine:
         self.launcher, self._settler = Launcher(self), Settler(self)
         self.after_context = GENERATION  # SENDING on a worker that only prefills
         self.scheduler = Scheduler(self.twin, config.limits, rules, config.policy, self.totals, log)
+        self.dummies = Dummies(self)
+        self.reserved: dict[str, int] = {}  # pages by pool that a request has to leave to dummies in flight
         self.records: dict[int, RequestRecord] = {}
         self.live: dict[int, Request] = {}  # request id -> request that has not ended
         self.owners: dict[int, Request] = {}  # owner -> request of the current epoch
@@ -93,7 +96,7 @@ class Engine:
         if not self.rules.admission.refuses_oversized:
             return None
         for name, pages in self.pages_needed(spec).items():
-            have = twin.pools[name].device_pages
+            have, pages = twin.pools[name].device_pages, pages + self.reserved.get(name, 0)
             if pages > have:
                 return f"request {spec.request_id} needs up to {pages} pages of pool {name!r}, which has {have}"
         return None
@@ -152,8 +155,7 @@ class Engine:
             request.stream = TokenStream(prompt_tokens(spec.prompt, vocabulary), more)
         request.stream.require(request.record.prompt_tokens + request.spec.max_new_tokens + self._overshoot())
         request.context_length = request.record.prompt_tokens + request.generated
-        request.owner = self._next_owner
-        self._next_owner += 1
+        request.owner = self.new_owner()
         self.owners[request.owner] = request
         self.twin.make_keys(request)
 
@@ -161,6 +163,16 @@ class Engine:
         """Tokens past the last one asked for that rows in flight may still write."""
         width = 1 + self.config.drafter.drafts
         return (self.config.limits.run_ahead + 2) * width + self.twin.kind.tag_span(self.config.drafter.chain) + 1
+
+    def new_owner(self) -> int:
+        """A number that no request epoch and no dummy has had."""
+        owner = self._next_owner
+        self._next_owner += 1
+        return owner
+
+    def reserve_for_pads(self) -> None:
+        """Take requests only that fit beside the pad dummies of the iterations in flight."""
+        self.reserved = self.dummies.estimate(PAD_TOKENS, self.config.limits.run_ahead)
 
     def cancel(self, request_id: int) -> bool:
         """End a request at any point; pages are dropped at once, outputs in flight are ignored."""
@@ -230,19 +242,24 @@ class Engine:
         self.stalled_passes = 0
         return taken
 
-    def launch(self, taken: Scheduled) -> StepPlan:
-        """Queue what a pass took: rows get their slots, the plan goes out, contexts move on."""
+    def launch(self, taken: Scheduled, pads: tuple[int, ...] = ()) -> StepPlan:
+        """Queue what a pass took: rows get their slots, the plan goes out, contexts move on. ``pads`` are the owners
+        of dummies that run along."""
         self.binder.bind_rows(taken.generation, [request for request, _, _ in taken.chunks])
+        rows = self.dummies.bind(pads) if pads else ()
         plan = self.launcher.plan(taken)
+        plan.dummies = rows
         self.plans.append(plan)
         self.log.evicted(self.twin.pools.values())
         self.log.planned(plan)
         self.launcher.advance(taken)
         return plan
 
-    def withdraw(self, taken: Scheduled, failed: bool) -> None:
+    def withdraw(self, taken: Scheduled, failed: bool, gate: bool = False) -> None:
         """What a pass took does not run: every growth is undone. ``failed``: its forward was queued and failed, so
-        that slots had been bound and are restored."""
+        that slots had been bound and are restored. ``gate``: the benchmark gate of a fleet was shut."""
+        if gate and not self.rules.admission.reverts_at_gate:
+            return
         if failed:
             saved, mark = self.slots.snapshot(), len(self.recorder.records)
             self.binder.bind_rows(taken.generation, [request for request, _, _ in taken.chunks])
@@ -287,7 +304,11 @@ class Engine:
 
     def settle(self, accepted: tuple[int, ...]) -> list[SettledRow]:
         """Apply the result of the oldest plan: ``accepted[i]`` tokens (1 .. 1 + K) for its generation row ``i``."""
-        return self._settler.settle(accepted)
+        dummies = self.plans[0].dummies
+        settled = self._settler.settle(accepted)
+        if dummies:
+            self.dummies.end(dummies)
+        return settled
 
     # -- copies --------------------------------------------------------------------------------------------------
 

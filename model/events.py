@@ -51,6 +51,8 @@ class Kind(enum.IntEnum):
     SEND = 26
     ARRIVE = 27
     ABORT = 28
+    DUMMY = 30
+    PADDING = 31
     MEM_STEP = 32
     MEM_CHUNK = 33
     MEM_COPY = 34
@@ -59,6 +61,7 @@ class Kind(enum.IntEnum):
     MEM_PUBLISH = 37
     MEM_BIND = 38
     MEM_RECEIVE = 44
+    MEM_DUMMY = 48
 
 
 FIELDS: dict[Kind, tuple[str, ...]] = {
@@ -89,6 +92,8 @@ FIELDS: dict[Kind, tuple[str, ...]] = {
     Kind.SEND: ("request", "owner", "position", "claim"),
     Kind.ARRIVE: ("request", "owner"),
     Kind.ABORT: ("request", "owner"),
+    Kind.DUMMY: ("owner", "slot", "position"),
+    Kind.PADDING: ("rows",),
     Kind.MEM_STEP: (
         "iteration",
         "owner",
@@ -108,6 +113,7 @@ FIELDS: dict[Kind, tuple[str, ...]] = {
     Kind.MEM_PUBLISH: ("iteration", "pool", "coverage", "tag", "slots.."),
     Kind.MEM_BIND: ("iteration", "slot", "owner", "length", "base", "draft_length"),
     Kind.MEM_RECEIVE: ("iteration", "pool", "owner", "begin", "tag", "slots.."),
+    Kind.MEM_DUMMY: ("iteration", "owner", "position", "slots.."),
 }
 
 
@@ -235,6 +241,10 @@ class EventLog:
         for step in plan.generation:
             buffer.extend((Kind.STEP, 4, step[0], step[2], step[3], step[4]))
         self.decisions.count += len(plan.generation)
+        for dummy in plan.dummies:
+            add((Kind.DUMMY, 3, dummy.owner, dummy.slot, dummy.position))
+        if plan.padding:
+            add((Kind.PADDING, 1, plan.padding))
 
     def recorded(self, records: list[tuple]) -> None:
         """Page-level records, in stream order."""

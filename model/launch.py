@@ -49,6 +49,7 @@ class Launcher:
         ]
         waits = () if engine.book is None else self._waits(engine.book, (*context, *generation))
         plan = StepPlan(engine.iteration, engine.recorder.take(), context, generation, engine.rules_of_device, waits)
+        plan.padding = self._padding(len(context), len(generation))
         engine.iteration += 1
         engine.totals.iterations += 1
         engine.totals.context_rows += len(context)
@@ -70,6 +71,13 @@ class Launcher:
         waits = book.waits(book_rows)
         book.dispatched = engine.iteration
         return waits
+
+    def _padding(self, chunks: int, rows: int) -> int:
+        """Rows that a batch of verify rows alone lacks to the next size that a graph was captured for."""
+        sizes = self.engine.config.limits.graph_batches
+        if not sizes or chunks or not rows:
+            return 0
+        return next((size - rows for size in sizes if size >= rows), 0)
 
     def note_admitted(self, request: Request) -> None:
         """Book the claim of a request whose first chunk is really scheduled, or whose pages have arrived."""

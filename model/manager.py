@@ -54,6 +54,7 @@ class Manager:
         self.drafting = frozenset(i for i, life in enumerate(lifecycles) if life.role == "draft")
         self.published_columns = tuple(i for i in range(len(lifecycles)) if i not in self.private)
         self.sequences: dict[int, SequenceCache] = {}
+        self.index_slots = limits.max_batch  # sequences at once; dummies come on top (see model.joint)
         self.turns: Turns | None = None  # endpoints kept per conversation, where the policy asks for it
         self.short: tuple[PagePool, int] | None = None  # pool that last said no, and the pages it lacked
         for lifecycle, pool in zip(lifecycles, self.pools, strict=True):
@@ -86,6 +87,10 @@ class Manager:
         sequence.take(match, tokens, declined | self.private)
         self.sequences[owner] = sequence
         return sequence
+
+    def has_room(self) -> bool:
+        """Whether one more sequence finds a sequence slot."""
+        return len(self.sequences) < self.index_slots
 
     def free(self, owner: int) -> None:
         """Close the sequence of ``owner`` if there is one."""

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from model import warmup
 from model.builds import Build
 from model.config import EngineConfig, RequestSpec
 from model.engine import Engine, Stalled
@@ -82,7 +83,14 @@ class Lose(NamedTuple):
     copy: int
 
 
-Op = Submit | Dispatch | Settle | Cancel | Suspend | Fail | Shrink | Land | Lose | LinkOp
+class Warmup(NamedTuple):
+    """Before any request a batch of dummies of ``tokens`` runs once, for all graphs to be captured."""
+
+    batch: int
+    tokens: int
+
+
+Op = Submit | Dispatch | Settle | Cancel | Suspend | Fail | Shrink | Land | Lose | Warmup | LinkOp
 
 
 @dataclass(slots=True)
@@ -93,6 +101,7 @@ class Outcome:
     why: str = ""
     plan: StepPlan | None = None
     settled: list[SettledRow] = field(default_factory=list)
+    plans: tuple[StepPlan | None, ...] = ()  # of a fleet, rank by rank
 
 
 CHECKS = ("off", "incremental", "exhaustive")
@@ -326,6 +335,25 @@ class World:
             self.watch.lost(copy, void)
         return Outcome(True)
 
+    def _warmup(self, op: Warmup) -> Outcome:
+        engine, watch = self.engine, self.watch
+        limits = self.config.limits
+        if engine.has_work() or engine.records:
+            return Outcome(False, "a warm-up comes before all requests")
+        if not (0 < op.batch <= limits.max_batch and 0 < op.tokens <= limits.max_seq_len):
+            return Outcome(False, f"a warm-up has up to {limits.max_batch} rows of up to {limits.max_seq_len} tokens")
+        if watch is not None:
+            watch.before_warmup()
+        warmed = warmup.begin(engine, op.batch, op.tokens)
+        if watch is not None:
+            watch.warmed(warmed)
+        if warmed.plan is None:
+            return Outcome(False, warmed.why)
+        warmup.end(engine, warmed.plan)
+        if watch is not None:
+            watch.after_warmup()
+        return Outcome(True, plan=warmed.plan)
+
 
 _APPLY = {
     Submit: World._submit,
@@ -340,4 +368,5 @@ _APPLY = {
     Send: World._no_link,
     Arrive: World._no_link,
     Abort: World._no_link,
+    Warmup: World._warmup,
 }

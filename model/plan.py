@@ -130,6 +130,17 @@ class GenerationRow(NamedTuple):
     drafts: bool = True
 
 
+class DummyRow(NamedTuple):
+    """One generation row without a request: it verifies ``width`` tokens from ``position`` on."""
+
+    request_id: int  # -1
+    owner: int
+    slot: int
+    width: int
+    position: int
+    tables: tuple[TableRow, ...]
+
+
 class StepPlan:
     """One iteration, with the ``device`` rules by which it is carried out.
 
@@ -140,8 +151,10 @@ class StepPlan:
     __slots__ = (
         "context",
         "device",
+        "dummies",
         "generation",
         "iteration",
+        "padding",
         "prefill_tokens",
         "records",
         "waits",
@@ -162,6 +175,8 @@ class StepPlan:
         self.generation = generation
         self.device = device
         self.waits = waits
+        self.dummies: tuple[DummyRow, ...] = ()
+        self.padding = 0  # rows behind the generation rows, up to the size of a captured graph
         self.prefill_tokens = sum(row.end - row.start for row in context)
 
     @property

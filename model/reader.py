@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 UNWRITTEN = 0xBAD0_0000_0000_0001
 PROVISIONAL = 0xBAD0_0000_0000_0002
 MASKED = 0xBAD0_0000_0000_0003
-SENTINELS = {UNWRITTEN: "unwritten", PROVISIONAL: "provisional", MASKED: "masked"}
+DUMMY = 0xBAD0_0000_0000_0004
+SENTINELS = {UNWRITTEN: "unwritten", PROVISIONAL: "provisional", MASKED: "masked", DUMMY: "dummy"}
 GUARD = -1  # slot of an entry that nothing backs
 LOGGED = (1 << 63) - 1  # bits of a cell that a log record keeps
 

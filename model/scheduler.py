@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 class Scheduled:
     """What one pass took. ``before`` are the capacities of each chunk's sequences before the pass grew them."""
 
-    __slots__ = ("before", "chunks", "deferred", "evicted", "generation", "refused")
+    __slots__ = ("before", "chunks", "deferred", "evicted", "generation", "refused", "slotless")
 
     def __init__(self) -> None:
         self.generation: list[Request] = []
         self.chunks: list[tuple[Request, int, bool]] = []  # request, end, last
         self.before: list[list[int]] = []
         self.refused: list[Request] = []  # first chunks that found no pages
+        self.slotless: list[Request] = []  # first chunks that found no sequence slot
         self.evicted = 0  # suspended or preempted
         self.deferred = 0
 
@@ -244,6 +245,9 @@ class Scheduler:
             prepare(request)
             if not self.twin.sequences(request):
                 if self._too_little_budget(request) or self._still_short(request) or self._defer(request, taken):
+                    return True
+                if not self.twin.has_room():
+                    taken.slotless.append(request)
                     return True
                 self.admit(request)
         before = [sequence.capacity for sequence in self.twin.sequences(request)]

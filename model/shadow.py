@@ -16,9 +16,10 @@ from model.drafter import Pass
 from model.events import EventLog, Kind
 from model.plan import ContextRow, GenerationRow, Record, StepPlan
 from model.reader import GUARD, LOGGED, MASKED, PROVISIONAL, Reader, vouched_cells
-from model.rules.device import Provisional, Rebase, TableUpload, Trim
+from model.rules.device import Padding, Provisional, Rebase, TableUpload, Trim
 from model.rules.lookahead import chunk_end_sums
 from model.slot_store import SlotStore
+from model.standins import StandIns
 from model.table import TableRow
 from model.tokens import cell_tags, mix64_array, named_seed
 
@@ -43,7 +44,8 @@ class Shadow(SlotStore):
         width = 2 * (config.drafter.drafts + 1) + 2 * self.page
         self._provisional = memoryview(np.full(width, PROVISIONAL, dtype=np.uint64))
         self._masked = memoryview(np.full(width, MASKED, dtype=np.uint64))
-        self._steps = 1 + config.drafter.drafts
+        self.steps = 1 + config.drafter.drafts
+        self.stand_ins = StandIns(self)
         # Columns whose frontier a step logs, and how far behind the slot's length their last final cell lies (0: the
         # target's, whose length says it); -1 where there is no drafter.
         drafted = self.draft_columns[0].index if self.draft_columns else -1
@@ -181,6 +183,8 @@ class Shadow(SlotStore):
                 for index, back in steps:
                     log += self.frontier(row, index, (draft_length[slot] if back else after) - max(1, back))
         self.log.memory.add((Kind.MEM_STEP, 1 + len(log), plan.iteration, *log))
+        if plan.dummies or plan.padding or self.device.padding is not Padding.SCRATCH:
+            self.stand_ins.run(plan, generation)
 
     def _deferred(self, row: GenerationRow, reader: Reader, index: int, position: int) -> tuple[int, int]:
         """What :meth:`_frontier` finds at a position before the row's pages, once deferred cells are written."""
@@ -208,7 +212,7 @@ class Shadow(SlotStore):
         """
         if self.dirty.pop(reader.owner, None) is None:
             return
-        slot, width = reader.slot, self._steps
+        slot, width = reader.slot, self.steps
         position = self.length[slot]
         row = GenerationRow(reader.request_id, reader.owner, slot, width, True, reader.tables)
         for column in self.target_columns:
@@ -316,7 +320,7 @@ class Shadow(SlotStore):
         """Target position that a step may reach while everything it writes lies in backed pages of the row."""
         if not self.device.plain:
             return -1
-        reach = self._steps - 1 + max(0, self._steps - 1)
+        reach = self.steps - 1 + max(0, self.steps - 1)
         return min(table.base + len(table.view) for table in tables) * self.page - reach
 
     def _run_drafter(self, row: GenerationRow, reader: Reader, count: int, position: int) -> None:

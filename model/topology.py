@@ -8,10 +8,11 @@ from typing import Any
 from model.builds import Build
 from model.cluster import Cluster
 from model.config import EngineConfig
+from model.fleet import Fleet
 from model.pair import Pair
 from model.ranks import RankGroup
 
-CLUSTERS: dict[str, type[Cluster]] = {"tensor_parallel": RankGroup, "disaggregated": Pair}
+CLUSTERS: dict[str, type[Cluster]] = {"attention_dp": Fleet, "tensor_parallel": RankGroup, "disaggregated": Pair}
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,13 @@ def events_of(logs: Sequence[EventLog], pools: list[str]) -> Iterator[Event]:
     """:func:`events` of every worker, merged by iteration; each says its ``worker`` where there are several."""
     if len(logs) == 1:
         return events(logs[0], pools)
-    marked = (
-        ((event["iteration"], worker, {"worker": worker, **event}) for event in events(log, pools))
-        for worker, log in enumerate(logs)
-    )
-    return (event for _, _, event in merge(*marked, key=_order))
+    ordered = merge(*(_marked(log, pools, worker) for worker, log in enumerate(logs)), key=_order)
+    return (event for _, _, event in ordered)
+
+
+def _marked(log: EventLog, pools: list[str], worker: int) -> Iterator[tuple[int, int, Event]]:
+    for event in events(log, pools):
+        yield event["iteration"], worker, {"worker": worker, **event}
 
 
 def event_lines(logs: Sequence[EventLog], pools: list[str]) -> Iterator[str]:

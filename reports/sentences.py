@@ -10,6 +10,8 @@ from typing import Any
 Fields = dict[str, Any]  # of an event, or of a violation
 
 PLAIN: dict[str, str] = {
+    "dummy": "a dummy, owner {owner}, runs along in row slot {slot} from position {position}",
+    "padding": "rows added up to the batch size of a captured graph: {rows}",
     "submit": "arrives with a prompt of {prompt:,} tokens, for at most {max_new_tokens:,}",
     "finish": "finished after {output:,} tokens",
     "cancel": "cancelled",

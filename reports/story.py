@@ -98,7 +98,8 @@ def show(story: Story, json_wanted: bool) -> None:
 
 def headline(violation: dict[str, Any], owners: dict[int, int] | None = None) -> str:
     """The violation in one sentence; ``owners`` says whose request an owner is."""
-    places = [f"request {violation['request']}"] if violation["request"] is not None else []
+    places = [f"worker {violation['worker']}"] if violation.get("worker") is not None else []
+    places += [f"request {violation['request']}"] if violation["request"] is not None else []
     places += [f"pool {violation['pool']}"] if violation["pool"] else []
     places += [f"{key} {violation[key]}" for key in ("page", "position", "step") if violation[key] is not None]
     where = f" ({', '.join(places)})" if places else ""
@@ -184,8 +185,10 @@ class Selection:
             return True
         if kind == "skip" or (kind in ("bind", "unbind") and event["slot"] == self._row_slot):
             return bool(self.found)
+        if "dummy" in violation["message"] and kind in ("dummy", "skip"):
+            return True
         whole = request is None and page is None and event["iteration"] == violation["step"]
-        return whole and kind in ("claim", "iteration", "chunk", "step")
+        return whole and kind in ("claim", "iteration", "chunk", "step", "dummy", "padding")
 
     def _remember(self, event: Event) -> None:
         """Keep the last step of the request that wrote the position of a cell without content."""
@@ -221,6 +224,8 @@ def _lines(events: list[Event], violation: dict[str, Any]) -> Iterator[str]:
             told.append((alike[0], published(alike, violation)))
         else:
             told += [(event, sentence(event, violation)) for event in alike]
+    if violation.get("worker") is None:  # several workers are told of: each line says whose it is
+        told = [(event, f"{_worker(event)}{text}" if text else "") for event, text in told]
     same = groupby(told, key=lambda entry: (entry[0].get("request"), entry[1]))
     for (request, text), group in same:
         entries = [event for event, _ in group]
@@ -232,6 +237,10 @@ def _lines(events: list[Event], violation: dict[str, Any]) -> Iterator[str]:
         if text.split(" (")[0]:
             yield _line(first, request, text)
     yield from _closing(events, violation)
+
+
+def _worker(event: Event) -> str:
+    return f"worker {event['worker']}: " if "worker" in event else ""
 
 
 class Sorting:
@@ -262,7 +271,7 @@ class Sorting:
         if not here and kind == "skip" and violation["code"] != "ROLLBACK" and self._last[:1] == ("decoding",):
             return self._last
         if kind in ("grant", "publish"):
-            return (kind, event["iteration"], event.get("owner"))
+            return (kind, event["iteration"], event.get("owner"), event.get("worker"))
         return ("event", id(event))
 
 

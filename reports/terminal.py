@@ -172,7 +172,8 @@ def _checked(result: RunResult) -> str:
 
 def show_violations(out: Console, result: RunResult, explain: str) -> None:
     """The violations as a table, and the command that tells the story of one."""
-    places = ("request", "pool", "page", "position", "step")
+    several = ("worker",) if any(violation.worker >= 0 for violation in result.violations) else ()
+    places = (*several, "request", "pool", "page", "position", "step")
     wide = out.width >= WIDTH_OF_THREE_TEXTS
     # Where there is no room for three texts, the places stand in full and what is wrong folds beside them.
     table = Table(header_style="bold") if wide else Table(header_style="bold", box=None, padding=(0, 1, 0, 0))

@@ -12,6 +12,7 @@ from scenarios.engine_build import unknown
 from scenarios.errors import FieldError
 from scenarios.expect import Promise
 from scenarios.names import check_build, check_law
+from scenarios.workers_schema import AttentionDp
 
 if TYPE_CHECKING:
     from scenarios.schema import Scenario
@@ -69,6 +70,11 @@ def _check_workers(scenario: Scenario) -> None:
             if spec.worker is not None and spec.worker >= count:
                 wanted = f"a worker below {count}" if count else "worker only where a scenario has several"
                 raise FieldError((field, place, "worker"), f"expected {wanted}, found {spec.worker}")
+    for place, session in enumerate((scenario.workload_spec and scenario.workload_spec.sessions) or ()):
+        fleet = count if isinstance(scenario.workers, AttentionDp) else 0
+        if session.worker is not None and session.worker >= fleet:
+            wanted = f"a rank below {fleet}" if fleet else "worker only where a fleet serves the sessions"
+            raise FieldError(("workload", "sessions", place, "worker"), f"expected {wanted}, found {session.worker}")
 
 
 def _check_acceptance(scenario: Scenario, config: EngineConfig) -> None:

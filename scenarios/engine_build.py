@@ -105,6 +105,7 @@ class EngineParts:
             stall_passes=spec.stall_passes,
             partial_children=spec.partial_children,
             deferral=spec.deferral,
+            graph_batches=tuple(sorted(set(spec.graph_batches))),
         )
         least = limits.chunk_unit + drafts  # the last chunk is charged the drafts as well
         if limits.chunked_prefill and limits.max_num_tokens < least:

@@ -81,6 +81,7 @@ class LimitsSpec(Part):
     overlap: bool = Field(default=True, description="dispatch the next iteration before the last one is settled")
     deferral: bool = Field(default=True, description="a request waits for the page that another one is computing")
     stall_passes: Count = Field(default=1000, description="passes without progress before the deadlock detector speaks")
+    graph_batches: list[Count] = Field(default_factory=list, description="batch sizes that graphs were captured for")
     partial_children: Count = Field(default=32, description="no partial match among this many children or more")
 
 

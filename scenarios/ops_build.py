@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from model.config import RequestSpec
 from model.linkops import Abort, Arrive, Send
-from model.ops import At, Cancel, Dispatch, Fail, Land, Lose, Op, Settle, Shrink, Submit, Suspend
+from model.ops import At, Cancel, Dispatch, Fail, Land, Lose, Op, Settle, Shrink, Submit, Suspend, Warmup
 from model.tokens import named_seed
 from scenarios.ops_schema import (
     AbortOp,
@@ -19,6 +19,7 @@ from scenarios.ops_schema import (
     ShrinkOp,
     SubmitOp,
     SuspendOp,
+    WarmupOp,
 )
 from scenarios.workload_build import Prompts, scope_of
 from scenarios.workload_schema import PrefixSpec
@@ -57,6 +58,8 @@ def _build(spec: OpSpec, prompts: Prompts, seed: int, place: int) -> Op:
         return Land(spec.copy_)
     if isinstance(spec, LoseOp):
         return Lose(spec.copy_)
+    if isinstance(spec, WarmupOp):
+        return Warmup(spec.batch, spec.tokens)
     return Fail()
 
 

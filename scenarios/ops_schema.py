@@ -111,6 +111,14 @@ class LoseOp(OfWorker):
     copy_: Size = Field(alias="copy")
 
 
+class WarmupOp(OfWorker):
+    """Before any request a batch of dummies of ``tokens`` runs once, for graphs to be captured."""
+
+    op: Literal["warmup"]
+    batch: Count
+    tokens: Count
+
+
 AnyRequestOp = SubmitOp | CancelOp | SuspendOp | SendOp | ArriveOp | AbortOp
-AnyOp = AnyRequestOp | DispatchOp | SettleOp | FailOp | ShrinkOp | LandOp | LoseOp
+AnyOp = AnyRequestOp | DispatchOp | SettleOp | FailOp | ShrinkOp | LandOp | LoseOp | WarmupOp
 OpSpec = Annotated[AnyOp, Field(discriminator="op")]

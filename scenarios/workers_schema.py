@@ -12,7 +12,7 @@ from model.topology import Topology
 from scenarios.engine_build import check_windows, unknown
 from scenarios.engine_schema import PoolField
 from scenarios.errors import FieldError
-from scenarios.fields import Name, Part, Positive, Seconds
+from scenarios.fields import Name, Part, Positive, Seconds, Size
 
 Workers = Annotated[int, Field(ge=2, le=64)]
 
@@ -47,6 +47,16 @@ class Several(Part):
         return {}
 
 
+class AttentionDp(Several):
+    """Ranks with requests of their own that forward in lock step."""
+
+    kind: Literal["attention_dp"]
+    gate: Size = Field(default=0, description="requests in all from which steps run; until then they are withdrawn")
+
+    def options(self) -> dict[str, int]:
+        return {"gate": self.gate} if self.gate else {}
+
+
 class TensorParallel(Several):
     """Ranks that run every request together and have to decide alike."""
 
@@ -78,9 +88,9 @@ class Disaggregated(Several):
         return {} if self.transfers_draft else {"drafts": False}
 
 
-WorkersField = Annotated[TensorParallel | Disaggregated, Field(discriminator="kind")]
+WorkersField = Annotated[AttentionDp | TensorParallel | Disaggregated, Field(discriminator="kind")]
 
 
-def topology_of(workers: TensorParallel | Disaggregated, config: EngineConfig) -> Topology:
+def topology_of(workers: AttentionDp | TensorParallel | Disaggregated, config: EngineConfig) -> Topology:
     """The workers that a file describes, each with its configuration."""
     return Topology(workers.kind, workers.configs(config), tuple(workers.options().items()))

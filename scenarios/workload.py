@@ -42,6 +42,7 @@ class Session:
     inherit: bool = False
     scope: Scope = field(default_factory=Scope)
     drafts: bool = True
+    worker: int | None = None  # which of several ranks serves it; in turn where it names none
 
 
 @dataclass(frozen=True, slots=True)

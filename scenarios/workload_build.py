@@ -117,7 +117,7 @@ def build_sessions(spec: WorkloadSpec, seed: int, vocabulary: int) -> tuple[list
 
 def _session(spec: SessionSpec, name: str, turns: list[Turn], arrival_s: float, seed: int) -> Session:
     parent = None if spec.parent is None else (spec.parent.session, spec.parent.turn)
-    return Session(name, tuple(turns), arrival_s, parent, spec.inherit, scope_of(spec.scope), spec.drafts)
+    return Session(name, tuple(turns), arrival_s, parent, spec.inherit, scope_of(spec.scope), spec.drafts, spec.worker)
 
 
 def _turns(session: SessionSpec, name: str, prompts: Prompts, location: Location) -> tuple[list[Turn], list[Location]]:

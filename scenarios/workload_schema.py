@@ -128,6 +128,7 @@ class SessionSpec(Part):
     inherit: bool = Field(default=False, description="a sub-agent's prompt begins with its parent's")
     scope: ScopeSpec = Field(default_factory=ScopeSpec)
     drafts: bool = Field(default=True, description="false: it runs without the drafter, beside sessions that draft")
+    worker: Size | None = Field(default=None, description="rank of a fleet that serves it; in turn by default")
 
     @model_validator(mode="after")
     def _one_form(self) -> SessionSpec:

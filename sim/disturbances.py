@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable
 
 from simpy import Environment, Event
 
-from model.ops import At, Outcome, Shrink, Suspend
+from model.ops import At, Outcome, Shrink
 from scenarios.behaviour_schema import Disturbance
 from sim.cost import ns_from_seconds
 from sim.server import Forward, Server
@@ -79,7 +79,7 @@ class Disturbances:
         if item.action == "cancel":
             return server.cancel(item.request or 0)
         if item.action == "suspend":
-            return server.apply(Suspend(item.request or 0))
+            return server.suspend(item.request or 0)
         if item.action == "lose":
             if server.host_link is None:
                 return Outcome(False, "copies between the tiers are done at once here")

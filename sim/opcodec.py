@@ -11,7 +11,7 @@ from typing import Any
 from model.config import Drafter, EngineConfig, Limits, Memory, PoolSize, PublishPolicy, RequestSpec, Scope
 from model.geometry import Lifecycle, ReusePolicy
 from model.linkops import Abort, Arrive, Send
-from model.ops import At, Cancel, Dispatch, Fail, Land, Lose, Op, Settle, Shrink, Submit, Suspend
+from model.ops import At, Cancel, Dispatch, Fail, Land, Lose, Op, Settle, Shrink, Submit, Suspend, Warmup
 from model.tokens import Segment
 
 Json = dict[str, Any]
@@ -41,6 +41,8 @@ def encode_op(op: At | Op) -> Json:
         return {"op": "abort", "request": op.request_id, "recompute": op.recompute}
     if isinstance(op, Land | Lose):
         return {"op": "land" if isinstance(op, Land) else "lose", "copy": op.copy}
+    if isinstance(op, Warmup):
+        return {"op": "warmup", "batch": op.batch, "tokens": op.tokens}
     return {"op": "fail"}
 
 
@@ -84,6 +86,8 @@ def _decode_one(line: Json) -> Op:
         return Abort(_whole(line.get("request"), "request"), bool(line.get("recompute", False)))
     if kind in ("land", "lose"):
         return (Land if kind == "land" else Lose)(_whole(line.get("copy"), "copy"))
+    if kind == "warmup":
+        return Warmup(_whole(line.get("batch"), "batch", 1), _whole(line.get("tokens"), "tokens", 1))
     return Fail()
 
 
@@ -100,6 +104,7 @@ _KEYS: dict[Any, set[str]] = {
     "abort": {"request", "recompute"},
     "land": {"copy"},
     "lose": {"copy"},
+    "warmup": {"batch", "tokens"},
 }
 
 
@@ -164,7 +169,10 @@ def decode_config(line: Any) -> EngineConfig:
     for role in ("target", "draft"):
         values[role] = tuple(_decode_lifecycle(part) for part in values.get(role, ()))
     values["drafter"] = _fields(Drafter, values.get("drafter"), "drafter")
-    values["limits"] = _fields(Limits, values.get("limits"), "limits")
+    limits = values.get("limits")
+    if isinstance(limits, dict):
+        limits = {**limits, "graph_batches": tuple(limits.get("graph_batches", ()))}
+    values["limits"] = _fields(Limits, limits, "limits")
     pools = values.get("pools")
     if not isinstance(pools, dict):
         raise ValueError("expected pools to be an object")

@@ -62,8 +62,8 @@ class Half(Server):
             self._idle_passes = self.world.config.limits.stall_passes + 1  # only the other worker can help: sleep
         return done
 
-    def _settle(self, plan: StepPlan) -> None:
-        super()._settle(plan)
+    def _settle(self, worker: int, plan: StepPlan) -> None:
+        super()._settle(worker, plan)
         self.moved()
 
 

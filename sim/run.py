@@ -104,6 +104,7 @@ def _serve(
             progress(done, total)
 
     server = server_of(world)(env, world, cost, acceptance, disturbances.before, ended)
+    server.route(workload)
     if isinstance(server, PairServer) and isinstance(scenario.workers, Disaggregated):
         server.connect(scenario.workers.link, scenario.seed)
     link = link_profile(scenario.host_link)

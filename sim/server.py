@@ -18,8 +18,9 @@ from simpy import Environment, Event
 
 from model.cluster import Cluster
 from model.config import RequestSpec
-from model.ops import At, Cancel, Dispatch, Fail, Op, Outcome, Settle, Submit, World
+from model.ops import At, Cancel, Dispatch, Fail, Op, Outcome, Settle, Submit, Suspend, World
 from model.plan import StepPlan
+from scenarios.workload import Workload
 from sim.acceptance import BLOCK, Acceptance
 from sim.cost import CostProfile
 from sim.link import HostLink
@@ -36,15 +37,24 @@ class Forward(enum.Enum):
     FAIL = "fail"  # queued, then failed
 
 
-_OPS: dict[Forward, Op] = {Forward.RUN: Dispatch(), Forward.SKIP: Dispatch(skip=True), Forward.FAIL: Fail()}
+OPS: dict[Forward, Op] = {Forward.RUN: Dispatch(), Forward.SKIP: Dispatch(skip=True), Forward.FAIL: Fail()}
+
+
+Before = Callable[[int], Forward]
+Ended = Callable[[Ticket], None]
 
 
 class Flight(NamedTuple):
-    """A dispatched step and the times at which the device starts and ends it."""
+    """A dispatched step, the plan of each worker in it, and the times at which the device starts and ends it."""
 
-    plan: StepPlan
+    plans: tuple[StepPlan | None, ...]
     start_ns: int
     finish_ns: int
+
+    @property
+    def waits(self) -> tuple[int, ...]:
+        """Copies between the tiers that the step waits for; only a single worker has such."""
+        return self.plans[0].waits if self.plans[0] is not None else ()
 
 
 class Server:
@@ -61,8 +71,8 @@ class Server:
         world: World | Cluster,
         cost: CostProfile,
         acceptance: Acceptance,
-        before: Callable[[int], Forward],
-        ended: Callable[[Ticket], None],
+        before: Before,
+        ended: Ended,
     ) -> None:
         self.env = env
         self.world = world
@@ -85,7 +95,7 @@ class Server:
         """Hand a request to the engine now. A refused one is done at once, with its reason in ``Ticket.refused``."""
         ticket = Ticket(spec.request_id, spec.output_seed, session, turn, int(self.env.now), self.env.event())
         self.tickets[spec.request_id] = ticket
-        outcome = self.apply(Submit(spec))
+        outcome = self.apply(self.at(self.worker_of(ticket), Submit(spec)))
         if not outcome.applied:
             ticket.refused = outcome.why
             self._end(ticket)
@@ -93,10 +103,18 @@ class Server:
 
     def cancel(self, request_id: int) -> Outcome:
         """Cancel a request now; its client is told at once."""
-        outcome = self.apply(Cancel(request_id))
+        outcome = self._apply_to(request_id, Cancel(request_id))
         if outcome.applied:
             self._end(self.tickets[request_id])
         return outcome
+
+    def suspend(self, request_id: int) -> Outcome:
+        """Take a request's locks now."""
+        return self._apply_to(request_id, Suspend(request_id))
+
+    def _apply_to(self, request_id: int, op: Op) -> Outcome:
+        ticket = self.tickets.get(request_id)
+        return self.apply(op if ticket is None else self.at(self.worker_of(ticket), op))
 
     def apply(self, op: At | Op) -> Outcome:
         """Apply an input that is neither a dispatch nor a settle, and wake the server if it sleeps."""
@@ -126,14 +144,16 @@ class Server:
                 host_free_ns = env.now + host_ns
                 if host_ns and world.in_flight <= run_ahead:
                     yield env.timeout(host_ns)
-            elif flights and self.host_link is not None and self.host_link.holds_up(flights[0].plan.waits):
+            elif flights and self.host_link is not None and self.host_link.holds_up(flights[0].waits):
                 yield self.host_link.ended
                 self._postpone()
             elif flights:
                 wait = max(flights[0].finish_ns, host_free_ns) - env.now
                 if wait > 0:
                     yield env.timeout(wait)
-                self._settle(flights.popleft().plan)
+                for worker, plan in enumerate(flights.popleft().plans):
+                    if plan is not None:
+                        self._settle(worker, plan)
             elif world.has_work() and self._idle_passes <= limits.stall_passes:
                 self._idle_passes += 1  # the executor's loop passes again, until the deadlock detector speaks
                 yield env.timeout(max(host_ns, 1))
@@ -144,39 +164,54 @@ class Server:
 
     def _dispatch(self) -> bool:
         """Schedule one iteration; False if the engine has nothing to run."""
-        outcome = self.world.apply(_OPS[self._before(self.iteration)])
+        outcome = self.world.apply(OPS[self._before(self.iteration)])
         if not outcome.applied:
             return False
         self.iteration += 1
         if self.host_link is not None:
             self.host_link.poll()
-        plan = outcome.plan
-        if plan is None:  # skipped or failed: the host spent its time, the device none
+        plans = outcome.plans or (outcome.plan,)
+        if not any(plans):  # skipped or failed: the host spent its time, the device none
             return True
-        cost = self.cost.step_ns(len(plan.generation), plan.prefill_tokens)
+        cost = max(self._step_ns(plan) for plan in plans if plan is not None)
         start = max(int(self.env.now) + self.cost.host_ns, self._device_free_ns)
         self._device_free_ns = start + cost
         self._device_busy_ns += cost
-        self._flights.append(Flight(plan, start, self._device_free_ns))
+        self._flights.append(Flight(plans, start, self._device_free_ns))
         return True
 
     def _postpone(self) -> None:
         """A copy that the oldest step waits for ended now: the device starts no earlier."""
         free = int(self.env.now)
-        for place, (plan, start, finish) in enumerate(self._flights):
+        for place, (plans, start, finish) in enumerate(self._flights):
             begin = max(start, free)
             free = begin + finish - start
-            self._flights[place] = Flight(plan, begin, free)
+            self._flights[place] = Flight(plans, begin, free)
         self._device_free_ns = free
 
-    def _settle(self, plan: StepPlan) -> None:
+    def _step_ns(self, plan: StepPlan) -> int:
+        """Nanoseconds that the device needs for a plan; rows without a request cost like others."""
+        return self.cost.step_ns(len(plan.generation) + len(plan.dummies) + plan.padding, plan.prefill_tokens)
+
+    def at(self, worker: int, op: Op) -> At | Op:
+        """``op`` as the world takes it for a worker."""
+        return op
+
+    def route(self, workload: Workload) -> None:
+        """Decide which worker serves each session; a single one serves them all."""
+
+    def worker_of(self, ticket: Ticket) -> int:
+        """The worker that serves a request."""
+        return 0
+
+    def _settle(self, worker: int, plan: StepPlan) -> None:
         """Draw what each generation row commits, settle the step and stamp its tokens with the clock."""
         tickets, draw = self.tickets, self._draw
         if self._drafting:
             accepted = tuple([draw(tickets[row.request_id]) if row.real_drafts else 1 for row in plan.generation])
         else:
             accepted = (1,) * len(plan.generation)
-        outcome = self.world.apply(Settle(accepted))
+        outcome = self.world.apply(self.at(worker, Settle(accepted)))
         if self.host_link is not None:
             self.host_link.settled()
         now = int(self.env.now)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from model.cluster import Cluster
+from model.fleet import Fleet
 from model.ops import World
 from model.pair import Pair
 from model.ranks import RankGroup
+from sim.fleet import FleetServer
 from sim.pair import PairServer
 from sim.server import Server
 
 SERVERS: dict[type[World] | type[Cluster], type[Server]] = {
     World: Server,
     RankGroup: Server,  # ranks look like one
+    Fleet: FleetServer,
     Pair: PairServer,
 }
 

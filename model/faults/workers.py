@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from model.faults.base import fault
+from model.rules.admission import Admission
+from model.rules.device import Padding
+from model.rules.dummy import Dummy
 from model.rules.ranks import Ranks
 
 ENTRIES = (
@@ -32,5 +35,113 @@ ENTRIES = (
         ("RANK", "PROGRESS"),
         "reports/o81",
         "A page is in the host tier of some ranks and lost on others; their hits differ.",
+    ),
+    fault(
+        "pads-without-active",
+        {"dummy": Dummy("pads-without-active", pads_unscheduled=False)},
+        "unified",
+        ("TensorRT-LLM#17379",),
+        ("PROGRESS",),
+        "reports/o31",
+        "One rank's request waits for pages and the whole fleet stands still.",
+    ),
+    fault(
+        "adp-dummy-target-only",
+        {"dummy": Dummy("target-only-dummy", draft=False)},
+        "paired-22",
+        ("TensorRT-LLM#18093, review",),
+        ("PROGRESS",),
+        "faults/adp_dummy_target_only",
+        "With one idle rank no rank ever forwards.",
+    ),
+    fault(
+        "dummy-no-hint",
+        {"dummy": Dummy("no-draft-hint", hints_draft=False)},
+        "paired-22",
+        ("seed 002: warm-up dummies",),
+        ("ADMIT",),
+        "faults/dummy_no_hint",
+        "Start-up fails: graph warm-up exhausts the drafter's windowed pool.",
+    ),
+    fault(
+        "dummy-slot-shared",
+        {"padding": Padding.REQUEST_SLOT},
+        "unified",
+        ("TensorRT-LLM: test_dflash_dummy_slot",),
+        ("STATE", "FRONT", "OWN", "INIT", "KEY", "PUB", "WINDOW", "SHAPE"),
+        "faults/dummy_slot_shared",
+        "In padded batches the first request runs ahead of its own tokens.",
+    ),
+    fault(
+        "draft-slots-short",
+        {"dummy": Dummy("draft-map-without-dummies", in_both_maps=False)},
+        "paired-22",
+        ("TensorRT-LLM#17347", "TensorRT-LLM#18343", "TensorRT-LLM#19006"),
+        ("ADMIT",),
+        "reports/o37",
+        "The last mirror of a full batch gets no sequence slot: a crash at full load.",
+    ),
+    fault(
+        "dummy-left-behind",
+        {"dummy": Dummy("left-behind", leaves_with_skip=False)},
+        "unified",
+        ("TensorRT-LLM#16161",),
+        ("REF", "PROGRESS"),
+        "reports/o38",
+        "After a skipped step the next iteration of the fleet dies on an assertion.",
+    ),
+    fault(
+        "warmup-estimate-short",
+        {"dummy": Dummy("estimate-of-tokens-only", counts_extra=False)},
+        "unified",
+        ("TensorRT-LLM#17162",),
+        ("ADMIT",),
+        "reports/o45",
+        "Graphs are skipped at start-up because of a single missing token.",
+    ),
+    fault(
+        "warmup-partial-leak",
+        {"dummy": Dummy("keeps-the-first-ones", undoes_partial=False)},
+        "unified",
+        ("TensorRT-LLM#18242",),
+        ("ROLLBACK", "REF", "PROGRESS"),
+        "faults/warmup_partial_leak",
+        "Start-up hangs: dummies that came before the failing one hold their pages.",
+    ),
+    fault(
+        "padding-last-cell",
+        {"padding": Padding.LAST_CELL},
+        "unified",
+        ("vllm#43869",),
+        ("OWN", "INIT", "KEY", "PUB"),
+        "reports/o54",
+        "The last entry of the last page is overwritten whenever a batch is padded.",
+    ),
+    fault(
+        "padding-stale-row",
+        {"padding": Padding.STALE_ROW},
+        "unified",
+        ("vllm#39773",),
+        ("OWN",),
+        "reports/o55",
+        "Replayed graphs read page indices of requests that ended.",
+    ),
+    fault(
+        "rank-local-gate",
+        {"ranks": Ranks("gate-by-rank", gate=False)},
+        "unified",
+        ("TensorRT-LLM: benchmark gate of attention-DP ranks",),
+        ("RANK", "PROGRESS"),
+        "faults/rank_local_gate",
+        "A benchmark hangs as soon as one rank has its requests before the others.",
+    ),
+    fault(
+        "growth-kept-at-gate",
+        {"admission": Admission("growth-kept-at-gate", reverts_at_gate=False)},
+        "unified",
+        ("TensorRT-LLM#18093, review",),
+        ("ROLLBACK", "SHAPE", "REF", "PROGRESS"),
+        "faults/growth_kept_at_gate",
+        "Pages run out while a benchmark waits for its last requests.",
     ),
 )

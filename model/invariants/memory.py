@@ -33,6 +33,7 @@ _UNREAD = {
     "unwritten": "reads a cell that was never written",
     "provisional": "reads a cell that holds a draft: an accepted token was never written there",
     "masked": "reads a cell of a masked column: no token was ever written there",
+    "dummy": "reads a cell that a dummy wrote: no token was ever written there",
 }
 
 

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from model.cells import CellStore
 from model.invariants.base import Violation
 from model.invariants.slot_state import SlotLaws
-from model.plan import ContextRow, GenerationRow
+from model.plan import ContextRow, DummyRow, GenerationRow
 from model.reader import SENTINELS, Reader
 
 if TYPE_CHECKING:
     from model.joint import Column
     from model.shadow import Shadow
 
-Row = ContextRow | GenerationRow
+Row = ContextRow | GenerationRow | DummyRow
 
 
 class WriteLaws(SlotLaws):

@@ -1,11 +1,17 @@
-"""RANK: workers that have to decide alike do so, judged from the plans and results that they bring."""
+"""RANK: workers that have to decide alike do so, judged from the plans and results that they bring; and that a fleet
+moves."""
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from model.dummies import PAD_TOKENS
+from model.engine import Engine
+from model.eviction import DROPPABLE
+from model.geometry import cdiv
 from model.invariants.base import Docket, Violation
 from model.plan import StepPlan
 
@@ -31,6 +37,7 @@ class RankLaw:
 
     def __init__(self, docket: Docket) -> None:
         self.docket = docket
+        self._fruitless = 0
 
     def plans(self, plans: Sequence[StepPlan | None], step: int) -> bool:
         """Ranks that run every request together bring equal plans; whether they do."""
@@ -62,6 +69,42 @@ class RankLaw:
             request = next((rows[0][1] for rows in map(rows_of, plans) if rows), -1)
             self._apart("some ranks of the fleet forward, others skip", request, step, odd, *words)
         return not odd
+
+    def veto(self, rank: int, engine: Engine) -> None:
+        """PROGRESS: a rank that keeps the fleet's step back lacks the pages or the slots that a dummy needs."""
+        self.docket.count("PROGRESS")
+        twin, width = engine.twin, 1 + engine.config.drafter.drafts
+        pages = cdiv(PAD_TOKENS + engine.config.limits.extra_tokens + width, engine.config.limits.page_size)
+        need = Counter(column.pool.name for column in twin.columns for _ in range(pages))
+        short = any(count > sum(state <= DROPPABLE for state in twin.pools[name].state) for name, count in need.items())
+        if short or not all(manager.gate_open() and manager.has_room() for manager in twin.managers):
+            return
+        self.docket.report(
+            Violation(
+                "PROGRESS",
+                f"rank {rank} keeps the fleet's step back though it could run a dummy along",
+                next(iter(engine.live), -1),
+                step=engine.iteration,
+                expected=f"a dummy on {pages} pages of each pool",
+                found="nothing that can be queued",
+            )
+        )
+
+    def passed(self, moved: bool, waiting: Sequence[int], patience: int, step: int) -> None:
+        """PROGRESS: count steps of a fleet that no rank ran though requests wait, and speak once there are too many."""
+        self.docket.count("PROGRESS")
+        self._fruitless = 0 if moved or not waiting else self._fruitless + 1
+        if self._fruitless == patience:
+            self.docket.report(
+                Violation(
+                    "PROGRESS",
+                    f"{patience} steps of the fleet in a row were skipped: some rank has nothing that it can queue",
+                    waiting[0],
+                    step=step,
+                    expected="a rank without a scheduled request runs a dummy along",
+                    found=f"{len(waiting)} requests wait",
+                )
+            )
 
     def _apart(self, message: str, request: int, step: int, rank: int, expected: str, found: str) -> None:
         self.docket.report(

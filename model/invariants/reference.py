@@ -82,19 +82,21 @@ class ReferenceLaw:
             )
 
     def check_owners(self, live: Container[int], step: int) -> None:
-        """Every sequence belongs to a request in its current epoch, by the owners that are ``live``."""
+        """Every sequence belongs to a request in its current epoch or to a dummy of a step in flight, by the owners
+        that are ``live``."""
         for manager in self.twin.managers:
             for owner, sequence in manager.sequences.items():
                 if owner in live:
                     continue
+                request = self.request_of(owner)
                 self.docket.report(
                     Violation(
                         "REF",
-                        "pages of a request that ended",
-                        self.request_of(owner),
+                        "pages of a request that ended" if request >= 0 else "pages of a dummy whose step is over",
+                        request,
                         manager.pools[0].name,
                         step=step,
-                        expected="no sequence without a request",
+                        expected="no sequence without a request or a step",
                         found=f"{manager.role} sequence, {sum(table.count() for table in sequence.tables)} pages",
                     )
                 )

@@ -136,6 +136,27 @@ class StepLaws:
                 if held > reach:
                     self._kept(request, f"at most {reach} tokens backed", f"{held} tokens backed", place)
 
+    def slotless(self, requests: list[Request]) -> None:
+        """A request that found no sequence slot waits only while as many others as a batch holds have theirs."""
+        batch = self.engine.config.limits.max_batch
+        for request in requests:
+            self.docket.count("ADMIT")
+            for manager in self.engine.twin.managers:
+                served = sum(owner in self.engine.owners for owner in manager.sequences)
+                dummies = len(manager.sequences) - served
+                if served < batch and len(manager.sequences) >= manager.index_slots:
+                    self.docket.report(
+                        Violation(
+                            "ADMIT",
+                            f"the {manager.role} manager has no sequence slot for a request that a batch has room for",
+                            request.request_id,
+                            manager.pools[0].name,
+                            step=self.engine.iteration,
+                            expected=f"slots for {batch} requests and every dummy",
+                            found=f"{manager.index_slots} slots: {served} requests, {dummies} dummies",
+                        )
+                    )
+
     # -- ADMIT ---------------------------------------------------------------------------------------------------
 
     def admitted(self, plan: StepPlan) -> None:

@@ -17,10 +17,12 @@ from model.invariants.sequences import SequenceLaws
 from model.invariants.split import SplitLaw
 from model.invariants.steps import StepLaws
 from model.invariants.told_rows import ToldRows
+from model.invariants.warmup import WarmupLaws
 from model.pages import PagePool
 from model.plan import Record, SettledRow, StepPlan
 from model.request import Request
 from model.shadow import Shadow
+from model.warmup import Warmed
 
 EVERY = 256  # steps between exhaustive checks in incremental mode
 EVERY_ROW = 64  # iterations between comparisons of the device's rows with the sequences, likewise
@@ -47,6 +49,8 @@ class Watch:
         engine.scheduler.on_refused = self._refused
         engine.scheduler.on_starved = self.steps.starved
         self._between: list[tuple[int, list[tuple]]] = []  # records that no plan carries, and the step they precede
+        self.pads = False  # a rank of a fleet: dummies come and go
+        self.warmups = WarmupLaws(engine, docket)
         self._settles = 0
         self._requests: dict[int, int] = {}  # owner -> request id, ended ones too
         self._suspensions = 0
@@ -61,6 +65,8 @@ class Watch:
         """A pass is about to run."""
         if self._after_suspensions():
             self.steps.fruitless_passes = 0  # somebody outside took what the last passes had done
+        if self.pads:
+            self.references.check_owners(self._live_owners(), self.engine.iteration)
         if skip:
             self.steps.remember()
         else:
@@ -74,6 +80,8 @@ class Watch:
         taken = engine.last_pass
         if taken.refused:
             steps.refused(taken.refused)
+        if taken.slotless:
+            steps.slotless(taken.slotless)
         if skip:
             if not taken.evicted:
                 steps.undone()
@@ -103,6 +111,21 @@ class Watch:
         """Whether the oldest step in flight waits for a copy between the tiers: passes say nothing until it ends."""
         book, plans = self.engine.book, self.engine.plans
         return book is not None and bool(plans) and not book.open.keys().isdisjoint(plans[0].waits)
+
+    def before_warmup(self) -> None:
+        """Dummies are about to be added."""
+        self.warmups.remember()
+
+    def warmed(self, warmed: Warmed) -> None:
+        """Dummies were added and wait for their forward, or were not."""
+        self.warmups.began(warmed)
+        self.references.check(self.engine.iteration)
+        if warmed.plan is not None:
+            self.shadow.run_step(warmed.plan, ())
+
+    def after_warmup(self) -> None:
+        """The warm-up is over."""
+        self.warmups.ended()
 
     def _after_suspensions(self) -> bool:
         """Whoever was suspended, by a pass or from outside, gave up both pools; whether anybody was."""
@@ -180,7 +203,8 @@ class Watch:
         self.references.check_pairs(step)
 
     def _live_owners(self) -> set[int]:
-        return {request.owner for request in self.engine.live.values()} | self.engine.lent
+        flying = {row.owner for plan in self.engine.plans for row in plan.dummies}
+        return flying | {request.owner for request in self.engine.live.values()} | self.engine.lent
 
     def cancelled(self, request_id: int) -> None:
         """A client gave a request up."""

@@ -19,7 +19,8 @@ class Admission:
     page more than it fills. ``counts_pages``: growth takes as many pages as its tokens need, not one.
     ``grows_row``: a verify row is backed for all of its tokens, not for the next one alone. ``charges_once``: a
     pool grows once for each row. ``reserve``: how often K is backed behind a context. ``counts_cached``: pages that
-    are only cached can be had as well as free ones."""
+    are only cached can be had as well as free ones. ``reverts_at_gate``: growth is also undone where a fleet's
+    benchmark gate keeps the step back."""
 
     name: str = "symmetric"
     counts_draft: bool = True
@@ -36,6 +37,7 @@ class Admission:
     grows_row: bool = True
     charges_once: bool = True
     reserve: int = 1
+    reverts_at_gate: bool = True
     counts_cached: bool = True
 
     def obtainable(self, pool: PagePool, returning: int = 0) -> int:

@@ -13,12 +13,14 @@ from model.rules.device import (
     Addressing,
     DeviceRules,
     Extent,
+    Padding,
     Provisional,
     Rebase,
     TableUpload,
     Trim,
     Unbacked,
 )
+from model.rules.dummy import Dummy
 from model.rules.keys import KeysRule, MatchBackoff
 from model.rules.layout import Index, Layout, Mirror, Pairing, Retention, Shape
 from model.rules.lookahead import Lookahead
@@ -71,6 +73,8 @@ class Rules:
     ranks: Ranks = Ranks()
     transfer: Transfer = Transfer()
     offload: Offload = Offload()
+    dummy: Dummy = Dummy()
+    padding: Padding = Padding.SCRATCH
 
     def device(self) -> DeviceRules:
         """The answers that travel with each plan."""
@@ -83,6 +87,7 @@ class Rules:
             self.rebase,
             self.addressing,
             self.trim,
+            self.padding,
         )
 
     def named(self) -> dict[str, str]:

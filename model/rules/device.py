@@ -20,6 +20,7 @@ class DeviceRules:
     rebase: Rebase
     addressing: Addressing
     trim: Trim
+    padding: Padding
 
     @property
     def plain(self) -> bool:
@@ -92,3 +93,12 @@ class Trim(enum.Enum):
             return 0
         rejected = drafts - (accepted - 1)
         return accepted - (drafts - min(rejected + 1, drafts))
+
+
+class Padding(enum.Enum):
+    """Rule *padding*: what the rows touch that fill a batch up to the size of a captured graph."""
+
+    SCRATCH = "scratch and the dummies' row slot"
+    LAST_CELL = "index -1: the last cell of the last page"
+    STALE_ROW = "the table row that an earlier request left"
+    REQUEST_SLOT = "row slot 0"

@@ -24,11 +24,21 @@ from model.config import Drafter
 from model.drafter import Seed
 from model.events import EventLog
 from model.ops import World
-from model.plan import ContextRow
+from model.plan import ContextRow, StepPlan
 from model.reader import SENTINELS
 from model.rules import slots
 from model.rules.base import Rules
-from model.rules.device import Addressing, DeviceRules, Extent, Provisional, Rebase, TableUpload, Trim, Unbacked
+from model.rules.device import (
+    Addressing,
+    DeviceRules,
+    Extent,
+    Padding,
+    Provisional,
+    Rebase,
+    TableUpload,
+    Trim,
+    Unbacked,
+)
 from model.rules.lookahead import Lookahead
 from model.shadow import Shadow
 from model.table import TableRow
@@ -201,6 +211,23 @@ def trims_alike(device: torch.device, rule: Trim) -> None:
         assert memory.length.tolist() == [shadow.draft_length[slot]]
 
 
+def pads_alike(device: torch.device, rule: Padding) -> None:
+    """Three requests verify in a graph for four: the fourth row leaves both memories as they were."""
+    world, shadow = serving(Drafter("dflash", 3, 64), padding=rule)
+    submit(world, spec(0, 12, 20))
+    step(world)
+    step(world)
+    table, before = drafter_cells(world, shadow, 16)
+    cells = [pool.copy() for pool in shadow.cells]
+    plan = StepPlan(9, [], [], [], replace(Rules().device(), padding=rule))
+    plan.padding = 1
+    shadow.run_step(plan, ())
+    assert all(np.array_equal(pool, known) for pool, known in zip(shadow.cells, cells, strict=True))
+    row, tag = torch.full((3,), -1, dtype=torch.int32), torch.full((3,), SENTINEL[CellState.DUMMY])
+    state = torch.full((3,), int(CellState.DUMMY), dtype=torch.int8)
+    assert torch.equal(stored(device, table, before, row, 12, tag, state)[:16], before)
+
+
 ALIKE: dict[type[enum.Enum], Callable[..., None]] = {
     Extent: lambda device, member: converts_alike(device, extent=member),
     Unbacked: lambda device, member: converts_alike(device, unbacked=member),
@@ -210,6 +237,7 @@ ALIKE: dict[type[enum.Enum], Callable[..., None]] = {
     Rebase: rebases_alike,
     Addressing: addresses_alike,
     Trim: trims_alike,
+    Padding: pads_alike,
 }
 
 

@@ -282,6 +282,10 @@ MEMBERS: dict[enum.Enum, Member] = {
     Addressing.ADJACENT: Member({}, "OWN"),
     Trim.ACCEPTED: Member({}, None),
     Trim.REJECTED: Member({}, "FRONT"),
+    Padding.SCRATCH: Member({}, None),
+    Padding.LAST_CELL: Member({}, "OWN"),
+    Padding.STALE_ROW: Member({}, "OWN"),
+    Padding.REQUEST_SLOT: Member({}, "STATE"),
     Lookahead.PROMPT: Member({}, None),
     Lookahead.PLACEHOLDER: Member({}, "KEY"),
 }
@@ -293,6 +297,7 @@ RULE_OF: dict[type[enum.Enum], str] = {
     Rebase: "rebase",
     Addressing: "addressing",
     Trim: "trim",
+    Padding: "padding",
     Lookahead: "lookahead",
 }
 
@@ -308,7 +313,8 @@ def played(member: enum.Enum) -> World:
     rules = {**MEMBERS[member].rules, RULE_OF[type(member)]: member}
     build = Build("device", replace(BUILDS["paired-22"].rules, **rules), "a device rule", "here", False)
     drafter = DRAFTERS.get(type(member), Drafter("dflash", 7, 8))
-    serving = world(config(drafter=drafter, pages=200, draft_pages=200), build)
+    graphs = (4,) if isinstance(member, Padding) else ()
+    serving = world(config(drafter=drafter, pages=200, draft_pages=200, graph_batches=graphs), build)
     prompt = list(range(10, 50))
     serve(serving, spec(0, prompt, 20))
     if isinstance(member, Rebase):
