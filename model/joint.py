@@ -86,7 +86,6 @@ class Twin:
                 for column, life in enumerate(manager.lifecycles)
             )
         )
-        self._add_slots_of_dummies()
         # A mirror may start without pages only where the drafter's prefill reads none and its window is all it reads.
         bounded = not self.kind.attends and all(life.window is not None and not life.sinks for life in draft)
         self.window = max((life.window or 0 for life in draft), default=0) if bounded else None
@@ -111,12 +110,6 @@ class Twin:
         if fused and name in {life.pool for life in draft}:
             return self.config.pools[self.config.target[0].pool]
         return self.config.pools[name]
-
-    def _add_slots_of_dummies(self) -> None:
-        """Sequence slots for a pad dummy of each iteration that can be in flight, whatever else is live."""
-        for manager in self.managers:
-            if manager is not self.draft or self.rules.dummy.in_both_maps:
-                manager.index_slots += 1 + self.config.limits.run_ahead
 
     def has_room(self) -> bool:
         """Whether one more request finds a sequence slot in every manager."""

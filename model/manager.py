@@ -54,7 +54,9 @@ class Manager:
         self.drafting = frozenset(i for i, life in enumerate(lifecycles) if life.role == "draft")
         self.published_columns = tuple(i for i in range(len(lifecycles)) if i not in self.private)
         self.sequences: dict[int, SequenceCache] = {}
-        self.index_slots = limits.max_batch  # sequences at once; dummies come on top (see model.joint)
+        # Sequences at once: a batch of requests, and a pad dummy for each iteration that can be in flight.
+        counts_dummies = role == "target" or rules.dummy.in_both_maps
+        self.index_slots = limits.max_batch + (1 + limits.run_ahead if counts_dummies else 0)
         self.turns: Turns | None = None  # endpoints kept per conversation, where the policy asks for it
         self.short: tuple[PagePool, int] | None = None  # pool that last said no, and the pages it lacked
         for lifecycle, pool in zip(lifecycles, self.pools, strict=True):

@@ -25,6 +25,7 @@ from model.rules.columns import Columns
 from model.rules.device import (
     Addressing,
     Extent,
+    Padding,
     Provisional,
     Rebase,
     TableUpload,
@@ -319,7 +320,8 @@ def played(member: enum.Enum) -> World:
     serve(serving, spec(0, prompt, 20))
     if isinstance(member, Rebase):
         serving.engine.twin.pools["draft"].evict_down_to(0)  # so that the repeat starts behind a base
-    serve(serving, spec(1, [*prompt[:4], 1, 2, 3, 4], 12), spec(2, prompt, 12), spec(3, 5, 9), accepted=3)
+    last = 3 if graphs else 9  # ends before its neighbours, so that rows are padded where it was
+    serve(serving, spec(1, [*prompt[:4], 1, 2, 3, 4], 12), spec(2, prompt, 12), spec(3, 5, last), accepted=3)
     return serving
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from model.builds import BUILDS
+from model.ops import At, Submit, Warmup
 from scenarios import catalog
 from scenarios.errors import InputError
 from scenarios.loader import parse_scenario
@@ -86,3 +87,63 @@ def test_an_op_names_only_workers_that_exist() -> None:
     ops = "geometry: tiny\nops:\n  - {op: submit, request: 0, prompt: 8, output: 2, worker: 1}\n"
     with pytest.raises(InputError, match=r"ops.yaml:3: ops\[0\].worker: expected worker only where"):
         parse_scenario(ops, "ops.yaml", Path())
+
+
+FLEET = """
+geometry: tiny
+workers: {kind: attention_dp, count: 2, gate: 2}
+pools: {target: 40, draft: 24}
+limits: {graph_batches: [1, 2, 4]}
+workload:
+  sessions:
+    - {name: first, prompt: 9, output: 6}
+    - {name: second, prompt: 12, output: 6}
+    - {name: third, prompt: 15, output: 6, arrival_s: 0.01, worker: 1}
+acceptance: {forced: [2, 1, 3]}
+"""
+
+
+def test_sessions_go_to_the_ranks_of_a_fleet_in_turn_or_to_the_one_they_name() -> None:
+    scenario = ranks(FLEET)
+    topology = scenario.topology()
+    assert topology is not None
+    result = run_scenario(scenario, BUILDS["paired-22"], check="exhaustive", keep_events=True, record_ops=True)
+    assert result.exit_code == 0
+    submitted = [op.worker for op in result.ops if isinstance(op, At) and isinstance(op.op, Submit)]
+    assert submitted == [0, 1, 1]
+    assert [record.state for record in result.records] == ["finished"] * 3
+    assert result.totals.finished == 3
+    assert len(result.logs) == 2
+    assert result.checked["RANK"] > 0
+
+
+def test_a_trace_of_a_fleet_repeats_its_run(tmp_path: Path) -> None:
+    scenario, build = ranks(FLEET), BUILDS["unified"]
+    first = run_scenario(scenario, build, record_ops=True)
+    digests = {"decision_digest": first.decision_digest, "memory_digest": first.memory_digest}
+    config, workers = scenario.engine_config(), scenario.topology()
+    ops = (Warmup(2, 20), *first.ops)
+    trace = Trace("fleet", "unified", 0, "incremental", config, tuple(first.ops), **digests, workers=workers)
+    save_trace(tmp_path / "ops.jsonl", trace)
+    again = replay_trace(load_trace(tmp_path / "ops.jsonl"), build)
+    assert again.missed == []
+    assert again.records == first.records
+    save_trace(tmp_path / "warm.jsonl", Trace("fleet", "unified", 0, "incremental", config, ops, workers=workers))
+    warm = replay_trace(load_trace(tmp_path / "warm.jsonl"), build)
+    assert warm.violations == []
+    assert warm.decision_digest != first.decision_digest
+    assert warm.totals == first.totals, "dummies are in no statistics"
+
+
+@pytest.mark.parametrize(
+    ("change", "to", "says"),
+    [
+        ("worker: 1}", "worker: 2}", "expected a rank below 2, found 2"),
+        ("kind: attention_dp, count: 2, gate: 2", "kind: tensor_parallel", "expected worker only where a fleet serves"),
+    ],
+)
+def test_a_session_names_only_ranks_that_exist(change: str, to: str, says: str) -> None:
+    with pytest.raises(InputError) as refused:
+        ranks(FLEET.replace(change, to))
+    assert str(refused.value).startswith("ranks.yaml:10: workload.sessions[2].worker: ")
+    assert says in str(refused.value)
