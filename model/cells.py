@@ -31,6 +31,7 @@ class CellStore:
         self.columns: tuple[Column, ...] = twin.columns
         self.target_columns = [column for column in self.columns if not column.draft]
         self.draft_columns = [column for column in self.columns if column.draft]
+        self.windowed = sum(column.lifecycle.window is not None for column in self.columns)
         self.pools = list(twin.pools.values())
         self.cells = [np.full((pool.total, self.page), UNWRITTEN, dtype=np.uint64) for pool in self.pools]
         self.flat = [memoryview(cells.reshape(-1)) for cells in self.cells]

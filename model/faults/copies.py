@@ -50,7 +50,7 @@ ENTRIES = (
         ("sglang#24226",),
         ("FLIGHT", "INIT", "OWN", "KEY"),
         "reports/o61",
-        "About 5 % of answers collapse into parts of other prompts.",
+        "A prefix that comes back from the host continues parts of another prompt.",
     ),
     fault(
         "target-only-loads",
@@ -92,7 +92,7 @@ ENTRIES = (
         "resume-keeps-locks",
         {"offload": Offload("moves-then-checks", undoes_failed=False)},
         "unified",
-        ("tokenspeed#767",),
+        ("tokenspeed#767: there a retract, here a resume",),
         ("REF", "PROGRESS"),
         "reports/o28",
         "Pages of a request that could not move belong to nobody and are never freed.",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from model.drafter import Seed
 from model.faults.base import fault
-from model.rules.admission import Admission, Epoch
+from model.rules.admission import Epoch
 from model.rules.columns import Columns
-from model.rules.device import Addressing, Extent, Provisional, Rebase, TableUpload, Trim, Unbacked
+from model.rules.device import Addressing, Extent, Provisional, Rebase, TableUpload, Trim
 from model.rules.layout import Retention
 from model.rules.lookup import Lookup
 from model.rules.slots import Slots
@@ -19,7 +19,7 @@ ENTRIES = (
         ("TensorRT-LLM#13592",),
         ("STATE", "FRONT", "OWN", "KEY", "INIT", "PUB", "SHAPE", "WINDOW", "MAP"),
         "reports/o24",
-        "After a suspension a request advances by its neighbour's accepted count.",
+        "After a suspension a request goes on from its neighbour's lengths, past the pages it holds.",
     ),
     fault(
         "shared-table-buffer",
@@ -164,15 +164,6 @@ ENTRIES = (
         ("WINDOW", "OWN", "INIT", "KEY"),
         "faults/unrebased_reader",
         "Behind a hidden prefix the drafter reads the blocks from the row's start on.",
-    ),
-    fault(
-        "unbacked-page-zero",
-        {"admission": Admission("no-block-pages", covers_block=False), "unbacked": Unbacked.PAGE_ZERO},
-        "paired-22",
-        ("TensorRT-LLM: unbacked entries decode to page 0",),
-        ("OWN", "PUB", "INIT", "KEY", "FRONT", "ADMIT", "WINDOW"),
-        "faults/unbacked_page_zero",
-        "The request that holds page 0 answers differently when others draft.",
     ),
     fault(
         "no-trail",

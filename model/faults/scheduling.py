@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from model.faults.base import fault
 from model.rules.admission import Accounting, Admission, Epoch, Suspension
+from model.rules.device import Unbacked
 from model.rules.scheduling import Chunking, Victim
 
 ENTRIES = (
@@ -72,9 +73,9 @@ ENTRIES = (
     ),
     fault(
         "no-draft-lookahead-pages",
-        {"admission": Admission("no-block-pages", covers_block=False)},
+        {"admission": Admission("no-block-pages", covers_block=False), "unbacked": Unbacked.PAGE_ZERO},
         "paired-22",
-        ("vllm#42971",),
+        ("vllm#42971", "TensorRT-LLM: unbacked entries decode to page 0"),
         ("OWN", "PUB", "INIT", "KEY", "FRONT", "ADMIT", "WINDOW"),
         "reports/o49",
         "The accepted length of other requests falls slowly with load.",

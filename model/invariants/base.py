@@ -57,7 +57,6 @@ INVARIANTS: dict[str, Law] = {
         Law("FLIGHT", "Nothing with an operation outstanding is freed, granted or overwritten.", "read, write, land"),
         Law("STATE", "No per-slot or per-step state survives its owner.", "read, settle"),
         Law("MAP", "Table rows and slot lengths on the device agree with the sequences.", "dispatch, read, settle"),
-        Law("FLIGHT", "Nothing with an operation outstanding is freed, granted or overwritten.", "read, write, land"),
         Law("METRIC", "Reported counts equal the ledger.", "settle, drain"),
         Law("RANK", "All ranks decide alike.", "submit, dispatch"),
         Law(

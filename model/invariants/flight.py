@@ -69,9 +69,9 @@ class FlightLaw:
 
     def rows(self, rows: Sequence[Row]) -> None:
         """Rows are about to run: what they read has arrived, and what they write no copy still reads."""
-        self.docket.count("FLIGHT")
         if not self.by_slot:
             return
+        self.docket.count("FLIGHT")
         memory = self.memory
         for row in rows:
             start = row.start if isinstance(row, ContextRow) else 1 << 62  # a step appends to pages granted to it

@@ -54,12 +54,14 @@ class MemoryLaws(WriteLaws):
         """Judge what the rows of a step read before any of them writes."""
         quiet: list[tuple[Row, Reader]] = []
         slots, readers = shadow.slots, shadow.readers
+        judged = 0
         for row in (*context, *generation):
             if slots.get(row.slot) != row.owner:
                 self._foreign_slot(shadow, row)
             reader = readers.get(row.owner)
             if reader is None:
                 continue
+            judged += 1
             if reader.pending or self.everything:
                 self._row(shadow, row, reader)
             elif reader.tables is row.tables or self._grew(shadow, row, reader):
@@ -68,10 +70,10 @@ class MemoryLaws(WriteLaws):
                 self._row(shadow, row, reader)
         if quiet:
             self._quiet(shadow, quiet)
-        total = len(context) + len(generation)
-        for code in ("OWN", "INIT", "KEY", "WINDOW"):
-            self.docket.count(code, total * len(shadow.columns))
-        self.docket.count("STATE", total)
+        for code in ("OWN", "INIT", "KEY"):
+            self.docket.count(code, judged * len(shadow.columns))
+        self.docket.count("WINDOW", judged * shadow.windowed)
+        self.docket.count("STATE", len(context) + len(generation))
 
     def _row(self, shadow: Shadow, row: Row, reader: Reader) -> None:
         """Look at every column of one row, and at what its slot keeps."""

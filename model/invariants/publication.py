@@ -64,10 +64,10 @@ class WriteLaws(SlotLaws):
         block: int,
     ) -> None:
         """Pages from ``block`` on enter the tree: each cell that a key speaks for is final and right."""
-        self.docket.count("PUB", len(slots))
         reader = shadow.readers.get(owner)
         if reader is None:
             return
+        self.docket.count("PUB", len(slots))
         page = shadow.page
         found = shadow.cells[shadow.pool_of[column.index]][slots]
         tags = reader.tags[column.index]

@@ -137,7 +137,7 @@ class SequenceLaws:
         paired, apart = engine.twin.paired and kind.slot, engine.twin.has_drafter and not kind.slot
         page = engine.config.limits.page_size
         owners, slots, lengths, drafted = engine.owners, shadow.slots, shadow.length, shadow.draft_length
-        self.docket.count("FRONT", len(plan.generation))
+        judged = 0
         for row in plan.generation:
             owner, slot = row.owner, row.slot
             request = owners.get(owner)
@@ -145,11 +145,13 @@ class SequenceLaws:
                 continue
             if slots.get(slot) != owner:
                 continue
+            judged += 1
             position = request.prompt_length + request.generated - 1
             if lengths[slot] != position:
                 self._apart(request, engine.twin.columns[0].pool.name, plan.iteration, position, lengths[slot])
             if (paired and not position - page < drafted[slot] <= position) or (apart and drafted[slot] != position):
                 self._apart(request, engine.twin.columns[-1].pool.name, plan.iteration, position, drafted[slot])
+        self.docket.count("FRONT", judged)
 
     def _apart(self, request: Request, pool: str, step: int, expected: int, found: int) -> None:
         self.docket.report(

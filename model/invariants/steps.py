@@ -72,7 +72,8 @@ class StepLaws:
             now = self._state(request, before[1])
             if before[2] != now:
                 images = zip(before[2][0], now[0], strict=False)
-                place = next((place for place, (old, new) in enumerate(images) if old != new), 0)
+                other = -1 if before[2][2] != now[2] else 0  # a base page is the drafter's
+                place = next((place for place, (old, new) in enumerate(images) if old != new), other)
                 self._kept(request, self._in_words(before[2]), self._in_words(now), place)
 
     def _in_words(self, state: tuple[Image, int, int]) -> str:
