@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from model.builds import BUILDS
+from dataclasses import replace
+
+from model.builds import BUILDS, Build
+from model.rules.publish import BranchWindow
 from reports.capacity import PoolRow, capacity
 from reports.figures.base import Figure, Kind, Part, Runs, told, within
 from scenarios.engine_schema import PolicySpec
@@ -13,13 +16,20 @@ DRAFTER = "a real drafter on a GPU"
 REPLAY = ("new prompt tokens 535K", "acceptance by window coverage (curve kimi-k3-dspark)")
 
 
-def _replay(runs: Runs, build: str, policy: str = "all_reusable") -> RunResult:
+def _replay(runs: Runs, build: str | Build, policy: str = "all_reusable") -> RunResult:
     """The agentic replay, 48 conversations in flight."""
     return runs.run("agentic", build, policy, policy=PolicySpec.model_validate({"kind": policy}))
 
 
-def _prefilled(runs: Runs, build: str, policy: str = "all_reusable") -> int:
+def _prefilled(runs: Runs, build: str | Build, policy: str = "all_reusable") -> int:
     return _replay(runs, build, policy).totals.prefilled_tokens
+
+
+def _branches_too(name: str) -> Build:
+    """The build with branch windows published under every policy."""
+    build = BUILDS[name]
+    publish = replace(build.rules.publish, name="written-and-every-branch", branch=BranchWindow.ALWAYS)
+    return replace(build, name=f"{name}, branch windows always", rules=replace(build.rules, publish=publish))
 
 
 def _length(result: RunResult) -> float:
@@ -40,6 +50,12 @@ def _agentic(runs: Runs) -> list[Part]:
         near("prefilled, unpaired with full-page claims", 561_484, before.totals.prefilled_tokens, Kind.HYPOTHESIS),
         near("prefilled, per_conversation, by the target's reuse alone", 565_600, alone, Kind.FITTED),
         told("prefilled, per_conversation, paired", "565,600", _prefilled(runs, "paired-22", "per_conversation")),
+        near(
+            "the same, were branch windows published there too",
+            565_600,
+            _prefilled(runs, _branches_too("paired-22"), "per_conversation"),
+            Kind.HYPOTHESIS,
+        ),
         within("AL, unified over unpaired", "1.055, 1.082", round(ratio, 3), 1.01, 1.15, Kind.FITTED),
     ]
 
@@ -53,6 +69,9 @@ def _page_boundary(runs: Runs) -> list[Part]:
             within(f"{policy}: page boundary / paired", seed, round(page, 3), 1.02, 1.09, Kind.FITTED),
             within(f"{policy}: partial endpoint / paired", "1.000", round(partial, 3), 0.97, 1.01, Kind.FITTED),
         ]
+    base, page = (_prefilled(runs, _branches_too(name), "per_conversation") for name in ("paired-22", "unified-page"))
+    what = "per_conversation with branch windows: page boundary / paired"
+    parts.append(told(what, "1.083", round(page / base, 3), Kind.HYPOTHESIS))
     return parts
 
 
@@ -136,7 +155,8 @@ SHAPES = (
         slow=True,
         note="under per_conversation a prompt that branches inside published nodes leaves the drafter's window there "
         "incomplete (an ordinary commit fills no hole, as X7 has it) and recomputes it turn by turn; the seed's hit "
-        "set shows that cost, its agentic replay does not: the model has no rule from which both follow",
+        "set shows that cost, its agentic replay does not. Branch windows published under that policy too would "
+        "explain the replay and contradict the hit set: no rule of the model gives both",
     ),
     Figure("S3", "claim without a window: AL 3.219 instead of 3.722", "seed 003", None, needs=DRAFTER),
     Figure("S4", "prefilled tokens with a page-boundary endpoint", "seed 003", _page_boundary, REPLAY, slow=True),
