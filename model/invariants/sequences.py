@@ -5,9 +5,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 
+import numpy as np
+
 from model.engine import Engine
 from model.invariants.base import Docket, Violation
-from model.pages import PagePool
+from model.pages import BULK, PagePool
 from model.plan import ContextRow, GenerationRow, StepPlan
 from model.request import GENERATION, Request
 from model.sequence import SequenceCache
@@ -16,7 +18,9 @@ from model.shadow import Shadow
 
 def _slots(pool: PagePool, pages: array[int]) -> bytes:
     """Where pages lie, as little-endian int32 bytes."""
-    return array("i", [pool.slot[page] for page in pages]).tobytes()
+    if len(pages) < BULK:
+        return array("i", [pool.slot[page] for page in pages]).tobytes()
+    return np.frombuffer(pool.slot, np.int32)[np.frombuffer(pages, np.int32)].tobytes()
 
 
 class SequenceLaws:

@@ -24,13 +24,23 @@ class ToldRows:
         self.page = limits.page_size
         self._told: list[tuple[TableRow, ...]] = [()] * (limits.max_batch + 1)  # by row slot
 
-    def rows(self, plan: StepPlan) -> None:
-        """Look at the rows of a plan that are not what their slot was told last."""
-        told = self._told
-        for row in (*plan.context, *plan.generation):
+    def rows(self, plan: StepPlan) -> list[GenerationRow]:
+        """Look at the rows of a plan that are not what their slot was told last; returns the verify rows among them."""
+        told, fresh = self._told, []
+        for row in plan.context:
             if told[row.slot] is not row.tables:
                 told[row.slot] = row.tables
                 self._look(row, plan.iteration)
+        for row in plan.generation:
+            if told[row.slot] is not row.tables:
+                told[row.slot] = row.tables
+                self._look(row, plan.iteration)
+                fresh.append(row)
+        return fresh
+
+    def forget(self) -> None:
+        """Somebody was suspended: a row may be told again as it was and lie elsewhere by then."""
+        self._told = [()] * len(self._told)
 
     def _look(self, row: ContextRow | GenerationRow, step: int) -> None:
         request = self.engine.owners.get(row.owner)

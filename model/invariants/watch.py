@@ -94,7 +94,7 @@ class Watch:
         if plan is None:
             return
         steps.admitted(plan)
-        self.told.rows(plan)
+        fresh = self.told.rows(plan)
         for row in plan.context:
             self._requests[row.owner] = row.request_id
         self.sequences.plan_shape(plan)
@@ -104,8 +104,8 @@ class Watch:
         self.sequences.shapes(chunks, plan.iteration)
         if self.exhaustive:
             self._thorough(plan.iteration)
-        if self.exhaustive or plan.iteration % EVERY_ROW == EVERY_ROW - 1:
-            self.sequences.row_tables(plan.generation, plan.iteration)
+        every = self.exhaustive or plan.iteration % EVERY_ROW == EVERY_ROW - 1
+        self.sequences.row_tables(plan.generation if every else fresh, plan.iteration)
 
     def _held_up(self) -> bool:
         """Whether the oldest step in flight waits for a copy between the tiers: passes say nothing until it ends."""
@@ -135,6 +135,7 @@ class Watch:
         self._suspensions = suspensions
         self.references.check_pairs(self.engine.iteration)
         self.steps.stepped_aside()
+        self.told.forget()
         return True
 
     def _refused(self, request: Request, end: int, last: bool) -> None:
