@@ -16,6 +16,8 @@ from model.copies import Copy
 from model.events import EventLog
 from model.invariants.flight import FlightLaw
 from model.plan import Record, StepPlan
+from model.reader import Reader
+from model.rules.claim import Claim
 from model.shadow import Shadow
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ class CopyingShadow(Shadow):
         self.flight = FlightLaw(laws.docket, self)
         self._head: list[tuple] | None = None  # records that ran in part, and how many of them did
         self._done = 0
-        self._void: set[int] = set()  # owners whose rows in flight compute nothing
+        # Owners whose rows in flight compute nothing. What they wrote before stays published under their keys.
+        self._void: dict[int, Reader | None] = {}
         self._plan: StepPlan | None = None
 
     # -- stream order --------------------------------------------------------------------------------------------
@@ -64,7 +67,7 @@ class CopyingShadow(Shadow):
                 with self._as_landed():
                     super().run_records([record])
             if kind == Record.END:
-                self._void.discard(record[1])
+                self._void.pop(record[1], None)
         self._done = max(self._done, end)
 
     @contextmanager
@@ -82,9 +85,12 @@ class CopyingShadow(Shadow):
             cells[target] = content
             sealed[target] = published
 
-    def _begin(self, owner: int, request: Request, received: int = -1, space: int = 0) -> None:
+    def publisher(self, owner: int) -> Reader | None:
+        return self.readers.get(owner) or self._void.get(owner)
+
+    def _begin(self, owner: int, request: Request, claim: Claim, space: int, received: int = -1) -> None:
         if owner not in self._void:
-            super()._begin(owner, request, received, space)
+            super()._begin(owner, request, claim, space, received)
 
     def _catch_up(self, copy: Copy, records: list[tuple]) -> None:
         """Run the oldest ``records`` that are queued up to the one with which ``copy`` began, if it is among them."""
@@ -111,8 +117,7 @@ class CopyingShadow(Shadow):
         self.owner[copy.pool][copy.target] = self.owner[copy.pool][copy.source]
         self.sealed[copy.pool][copy.target] = self.sealed[copy.pool][copy.source]
         for owner in void:
-            self.readers.pop(owner, None)
+            self._void.setdefault(owner, self.readers.pop(owner, None))
             self.dirty.pop(owner, None)
             if self.claims is not None:
                 self.claims.void(owner)
-        self._void.update(void)

@@ -161,7 +161,7 @@ class Receiver:
             return
         records = engine.recorder.records
         space = 0 if request.keys is None else request.keys.seed
-        records.append((Record.BEGIN, owner, request, request.cursor, space))
+        records.append((Record.BEGIN, owner, request, request.claim, space, request.cursor))
         if self.rule.registers_first:
             publish(sequences, needs, request.cursor)
             engine.twin.free(request, ended=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from model.claim_view import TwinView
 from model.config import EngineConfig, PoolSize, PublishPolicy
 from model.drafter import KINDS
-from model.geometry import Lifecycle
+from model.geometry import Lifecycle, cdiv
 from model.manager import Manager
 from model.mirror import resize_error
 from model.pages import PagePool
@@ -327,7 +327,9 @@ class Twin:
         branch = request.claim.branch
         publish, policy = self.rules.publish, self.config.policy
         branch = branch if publish.fills_branch else -1
-        crossing = branch >= 0 and request.cursor < branch <= end
+        # The page in which the branch lies belongs to its window; a layer with a narrower one soon releases it.
+        covered = min(end, cdiv(branch, self.config.limits.page_size) * self.config.limits.page_size)
+        crossing = 0 <= branch <= end and request.cursor < covered
         for manager in self.managers:
             sequence = manager.sequences[request.owner]
             sequence.wrote(end, request.spec.drafts)
@@ -335,7 +337,7 @@ class Twin:
             if per_chunk:
                 manager.commit(sequence, end, final=last, fill_until=max(branch, 0))
             elif crossing:
-                manager.commit(sequence, branch, fill_until=branch)
+                manager.commit(sequence, covered, fill_until=branch)
             if manager is self.target or self.paired or self.rules.mirror.hint(self.kind, end, end):
                 sequence.settle(end)  # a mirror that is told no history keeps all it has until the first verify row
             if last and not per_chunk:  # only what is live at the endpoint is left to publish

@@ -106,7 +106,7 @@ class Launcher:
         totals.partial_claims += claim.tokens % engine.config.limits.page_size != 0
         received = request.cursor if request.received >= 0 else -1
         space = 0 if request.keys is None else request.keys.seed
-        engine.recorder.records.append((Record.BEGIN, request.owner, request, received, space))
+        engine.recorder.records.append((Record.BEGIN, request.owner, request, claim, space, received))
         engine.log.claimed(request)
 
     def advance(self, taken: Scheduled) -> None:

@@ -28,7 +28,7 @@ class Record(enum.IntEnum):
     PUBLISH = 3  # pool, slots (array of int) from ``block`` on, coverage of each, owner, column, block
     BIND = 4  # row slot, owner, target length, draft base page, draft length
     UNBIND = 5  # row slot
-    BEGIN = 6  # owner, request, tokens received (-1: prefilled here), root of its keys: its tokens become known
+    BEGIN = 6  # owner, request, claim, root of its keys, tokens received (-1: prefilled here): its tokens become known
     END = 7  # owner
     CLAIM = 8  # owner, request, what an observer noted of its claim; only while laws are checked
     START = 9  # copy number, pool, page, source slot, target slot: a change of tier that takes time begins

@@ -12,6 +12,7 @@ from model.tokens import TokenStream
 
 if TYPE_CHECKING:
     from model.request import Request
+    from model.rules.claim import Claim
 
 UNWRITTEN = 0xBAD0_0000_0000_0001
 PROVISIONAL = 0xBAD0_0000_0000_0002
@@ -48,18 +49,20 @@ class Reader:
         "views",
     )
 
-    def __init__(self, request: Request, tags: list[NDArray[np.uint64]], seeds: list[int]) -> None:
+    def __init__(
+        self, request: Request, owner: int, claim: Claim, space: int, tags: list[NDArray[np.uint64]], seeds: list[int]
+    ) -> None:
         assert request.stream is not None
-        self.owner = request.owner
+        self.owner = owner
         self.request_id = request.request_id
-        self.space = 0 if request.keys is None else request.keys.seed  # of its keys: scope and kind
+        self.space = space  # root of its keys: scope and kind
         self.stream: TokenStream = request.stream
         self.tags = tags  # per column, [cells]
         self.seeds = seeds  # per column, of its tags
         self.views = [memoryview(column) for column in tags]
-        self.draft_final = 0 if request.claim.fresh else request.claim.tokens  # drafter cells final below this
+        self.draft_final = 0 if claim.fresh else claim.tokens  # drafter cells final below this
         self.invalid_below = [0] * len(tags)  # per column, positions below were found wrong
-        self.checked_from = [request.claim.tokens] * len(tags)  # cells from here on were verified or written by itself
+        self.checked_from = [claim.tokens] * len(tags)  # cells from here on were verified or written by itself
         self.pending = True  # the next generation row has to look at its whole range
         self.tables: tuple[TableRow, ...] = ()  # rows that were verified last, as one object
         self.room = -1  # target positions up to which steps need nothing but their lengths moved

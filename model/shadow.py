@@ -16,6 +16,7 @@ from model.drafter import Pass
 from model.events import EventLog, Kind
 from model.plan import ContextRow, GenerationRow, Record, StepPlan
 from model.reader import GUARD, LOGGED, MASKED, PROVISIONAL, Reader, vouched_cells
+from model.rules.claim import Claim
 from model.rules.device import Padding, Provisional, Rebase, TableUpload, Trim
 from model.rules.lookahead import chunk_end_sums
 from model.slot_store import SlotStore
@@ -78,13 +79,14 @@ class Shadow(SlotStore):
                 if self.claims is not None:
                     self.claims.published_pages.moved(record[1], record[3], record[4])
             elif kind == _CLAIM and self.claims is not None and record[3].scheduled:
-                self._begin(record[1], record[2])  # known ahead of its pages: the judge asks for its tags
-                self.claims.claimed(record[3], self.readers[record[1]])
+                _, owner, request, entry = record  # known ahead of its pages: the judge asks for its tags
+                self._begin(owner, request, Claim(entry.tokens, entry.fresh), entry.space)
+                self.claims.claimed(entry, self.readers[owner])
 
     def _publish(self, pool: int, slots: array[int], coverage: int, owner: int, column: int, block: int) -> None:
         place = self.column_of[pool, column]
         chosen = np.frombuffer(slots, dtype=np.int32)
-        reader = self.readers.get(owner)
+        reader = self.publisher(owner)
         vouched = vouched_cells(reader, len(slots), coverage, place.lifecycle.lookahead, block * self.page, self.page)
         sealed = np.frombuffer(self.sealed[pool], dtype=np.int32)
         sealed[chosen] = np.maximum(sealed[chosen], vouched)
@@ -94,6 +96,10 @@ class Shadow(SlotStore):
             self.claims.published(place, chosen, reader, block)
         tag = LOGGED & (self.flat[pool][slots[-1] * self.page + coverage - 1])
         self.log.memory.add((Kind.MEM_PUBLISH, 4 + len(slots), self.iteration, pool, coverage, tag, *slots))
+
+    def publisher(self, owner: int) -> Reader | None:
+        """Whose tokens a page is that ``owner`` publishes; ``None`` once the owner's request ended."""
+        return self.readers.get(owner)
 
     def _bind(self, slot: int, owner: int, length: int, base: int, draft_length: int) -> None:
         self.slots[slot] = owner
@@ -107,7 +113,8 @@ class Shadow(SlotStore):
             reader.pending = True
         self.log.memory.add((Kind.MEM_BIND, 6, self.iteration, slot, owner, length, base, draft_length))
 
-    def _begin(self, owner: int, request: Request, received: int = -1, space: int = 0) -> None:
+    def _begin(self, owner: int, request: Request, claim: Claim, space: int, received: int = -1) -> None:
+        """The owner's tokens become known; by now its request may have begun anew, with another owner and claim."""
         if owner in self.readers:
             return
         stream = request.stream
@@ -118,9 +125,8 @@ class Shadow(SlotStore):
             weights = (scope.target_weights, scope.draft_weights) if column.draft else (scope.target_weights,)
             seeds.append(named_seed("cell", column.lifecycle.name, span, scope.adapter, scope.salt, *weights))
         tags = [cell_tags(stream, 0, stream.length - span, span, seed) for span, seed in zip(spans, seeds, strict=True)]
-        reader = self.readers[owner] = Reader(request, tags, seeds)
+        reader = self.readers[owner] = Reader(request, owner, claim, space, tags, seeds)
         if received >= 0:
-            reader.space = space  # by now the request may have begun anew
             reader.draft_final = received - max(0, self.twin.tag_span - 1)
 
     def run_between(self, records: list[tuple]) -> None:

@@ -65,6 +65,15 @@ class Ledger:
         unread = self._unread or {}
         for request_id in [request for request, owner in unread.items() if owner in owners]:
             del unread[request_id], self.first_claims[request_id]
+        self.began_anew()
+
+    def began_anew(self) -> None:
+        """Whoever was set back, for want of pages or by a lost copy, keeps the claim of the epoch that is over."""
+        unread, live = self._unread, self.engine.live
+        if unread:
+            over = [request for request, owner in unread.items() if request in live and live[request].owner != owner]
+            for request_id in over:
+                del unread[request_id]
 
     def settled(
         self, plan: StepPlan, accepted: tuple[int, ...], current: dict[int, int], rows: list[SettledRow]

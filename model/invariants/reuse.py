@@ -45,6 +45,7 @@ class Claimed:
     space: int  # root of its keys: pages under other keys are not for it
     columns: list[bytes]  # per pool, the column that caches each page
     places: list[bytes]  # per pool with a host tier, the slot of each page
+    losses: int = 0  # copies between the tiers that had been lost by then
     scheduled: bool = False
     most: int = -1  # deepest claim that the rule allows
     match: int = 0  # what the target surely holds
@@ -82,9 +83,15 @@ class Held:
         return self.pages.deepest(self._all, end, sure, boundary)
 
     def settles(self, end: int) -> bool:
-        if not self.split or all(column.lifecycle.window is None for column in self._target):
+        windowed = any(column.lifecycle.window is not None for column in self._target)
+        if not self.split or not (windowed or self.span):
             return True
         drafted = self.pages.deepest(self._draft, self.target(end, True), True, False)
+        if not windowed:
+            # The target gives what the drafter asks for, unless its evidence ends in a block that has siblings.
+            block, rest = divmod(drafted + self.span, self.page_size)
+            agreed = drafted == self.pages.deepest(self._draft, self.target(end, False), False, False)
+            return agreed and (not rest or self.pages.only_child(self._all, block))
         claimed = self.target(drafted, True)
         return self.pages.deepest(self._draft, claimed, True, False) == claimed
 
@@ -125,6 +132,7 @@ class ReuseLaw:
             keys.seed,
             [bytes(pool.column) for pool in pools],
             [pool.slot.tobytes() if pool.host_pages else b"" for pool in pools],
+            self.engine.totals.lost_copies,
         )
         self._fresh[request.owner] = entry
         self.engine.recorder.records.append((Record.CLAIM, request.owner, request, entry))
@@ -151,12 +159,17 @@ class ReuseLaw:
             entry.wrote.update((column.index, block + place) for place in range(len(slots)))
 
     def claimed(self, entry: Claimed, reader: Reader) -> None:
-        """Judge a claim now that the memory stands where it stood when the claim was made."""
+        """Judge a claim now that the memory stands where it stood when the claim was made.
+
+        It never will if a copy between the tiers was lost since: what that was to bring was there for the claim.
+        """
         twin = self.engine.twin
+        if entry.losses != self.engine.totals.lost_copies:
+            entry.columns, entry.places = [], []
+            return
         self.docket.count("REUSE")
         span = self.span if entry.drafts else 0
         limit = min(entry.length - 1 + span, entry.prompt_length)
-        reader.space = entry.space
         limits = twin.config.limits
         pages = PromptHoldings(
             self.published_pages, reader, limit, self._cached(entry), entry.partial, limits.partial_children

@@ -77,6 +77,7 @@ class Watch:
         engine, steps = self.engine, self.steps
         self._after_suspensions()
         self.claims.passed(plan)
+        self.ledger.began_anew()
         taken = engine.last_pass
         if taken.refused:
             steps.refused(taken.refused)

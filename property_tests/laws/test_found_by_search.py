@@ -148,3 +148,27 @@ def test_worlds_in_which_the_laws_of_refusals_and_preemptions_spoke_without_need
     assert driver.run()
     assert drawn.engine.totals.preemptions > 0
     assert drawn.violations == []
+
+
+@pytest.mark.parametrize(
+    ("seed", "build", "tight"),
+    [
+        (200_024, "unified", True),  # what a request published before a loss set it back stays published
+        (200_032, "recompute-tail", True),  # a sibling that was lost later was there when its block was matched
+        (300_198, "unified-page", False),  # a page whose load failed holds what was there before, under other keys
+        (200_291, "sglang-fused", True),  # a hit is taken back while its own epoch lasts, not after a preemption
+    ],
+)
+def test_worlds_in_which_lost_copies_misled_the_laws(seed: int, build: str, tight: bool) -> None:
+    drawn, driver = random_world(seed, build, tight=tight)
+    assert driver.run()
+    assert drawn.engine.totals.lost_copies > 0
+    assert drawn.violations == []
+
+
+def test_a_narrow_layer_publishes_the_page_in_which_a_branch_point_lies() -> None:
+    # One drafter layer sees 16 tokens, another one: it has released the page of the branch when the prompt ends.
+    drawn, driver = random_world(301_086, "paired-22")
+    assert driver.run()
+    assert drawn.engine.totals.branch_windows > 0
+    assert drawn.violations == []

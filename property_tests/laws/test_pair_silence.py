@@ -11,6 +11,7 @@ from property_tests.laws.worlds import CORRECT
 
 # Found by random driving: a law or the model was wrong on these.
 FOUND = {
+    51: "the evidence behind a drafter's match ended in a block of which the target knows siblings",
     100: "sink pages that a victim gave up were not counted, so that its preemption looked vain",
     127: "a request began again alone while pages of a cancelled one were still in a transfer",
     161: "a pool above the resume gate is a reason to set a request back",
