@@ -61,11 +61,11 @@ class CopyingShadow(Shadow):
             if kind == Record.START and self.claims is not None:
                 with self._as_landed():
                     self.claims.published_pages.moved(record[2], *record[4:6])
+            elif kind == Record.PUBLISH or (kind == Record.CLAIM and record[1] not in self._void):
+                with self._as_landed():  # what is known of published pages includes those on their way
+                    super().run_records([record])
             elif kind != Record.CLAIM:
                 super().run_records([record])
-            elif record[1] not in self._void:
-                with self._as_landed():
-                    super().run_records([record])
             if kind == Record.END:
                 self._void.pop(record[1], None)
         self._done = max(self._done, end)
