@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from model.events import Kind
-from model.invariants.standins import StandInLaws
+from model.invariants.standins import StandInLaws, Touched
 from model.plan import DummyRow, GenerationRow, StepPlan
 from model.reader import DUMMY
 from model.rules.device import Padding
@@ -37,14 +37,7 @@ class StandIns:
             self._dummy(row)
         padding = plan.device.padding
         for position in range(len(generation), len(generation) + plan.padding):
-            if self.laws is not None:
-                self.laws.count()
-            if padding is Padding.LAST_CELL:
-                self._last_cell()
-            elif padding is Padding.STALE_ROW:
-                self._stale_row(position)
-            elif padding is Padding.REQUEST_SLOT:
-                self._first_slot()
+            self._pad(self._touched(padding, position))
         if padding is Padding.STALE_ROW:
             self._left.update({place: (row.request_id, row.tables) for place, row in enumerate(generation)})
 
@@ -62,26 +55,23 @@ class StandIns:
         slots = [shadow.slot_at(row.tables[column.index], position // shadow.page) for column in shadow.columns]
         shadow.log.memory.add((Kind.MEM_DUMMY, 3 + len(slots), shadow.iteration, row.owner, position, *slots))
 
-    def _last_cell(self) -> None:
-        """Row slot -1 counts from the end: the last cell of every pool is written."""
+    def _touched(self, padding: Padding, position: int) -> Touched:
+        """What the padding row at ``position`` of the batch touches by the rule."""
         shadow = self.shadow
-        for index, flat in enumerate(shadow.flat):
-            slot = len(flat) // shadow.page - 1
-            flat[len(flat) - 1] = DUMMY
-            shadow.versions[index][slot] += 1
-            if self.laws is not None:
-                self.laws.last_cell(shadow, index, slot)
+        scratch = shadow.twin.config.limits.max_batch
+        if padding is Padding.LAST_CELL:  # row slot -1 counts from the end
+            return Touched(scratch, writes=tuple((index, len(flat) - 1) for index, flat in enumerate(shadow.flat)))
+        if padding is Padding.STALE_ROW and position in self._left:
+            return Touched(scratch, *self._left[position])
+        return Touched(0 if padding is Padding.REQUEST_SLOT else scratch)
 
-    def _stale_row(self, position: int) -> None:
-        """The table row at this place of the batch is what an earlier request left there, and is read."""
-        left = self._left.get(position)
-        if left is not None and self.laws is not None:
-            self.laws.stale_row(self.shadow, *left)
-
-    def _first_slot(self) -> None:
-        """The row counts as one of slot 0: it moves that slot's lengths on by a token."""
+    def _pad(self, touched: Touched) -> None:
+        """A padding row runs: it moves its slot's lengths on by a token, and its cells hold no token's content."""
         shadow = self.shadow
         if self.laws is not None:
-            self.laws.request_slot(shadow, 0)
-        shadow.length[0] += 1
-        shadow.draft_length[0] += 1
+            self.laws.padding(shadow, touched)
+        for index, cell in touched.writes:
+            shadow.flat[index][cell] = DUMMY
+            shadow.versions[index][cell // shadow.page] += 1
+        shadow.length[touched.slot] += 1
+        shadow.draft_length[touched.slot] += 1

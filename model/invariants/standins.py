@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from model.geometry import cdiv
 from model.invariants.base import Docket, Violation
@@ -13,16 +13,21 @@ if TYPE_CHECKING:
     from model.shadow import Shadow
 
 
+class Touched(NamedTuple):
+    """What one padding row touches: the lengths of row ``slot``, pages that it ``reads`` through table rows (one a
+    column; request ``left_by`` left them) and cells that it ``writes``, as pool and index into its cells."""
+
+    slot: int
+    left_by: int = -1
+    reads: tuple[TableRow, ...] = ()
+    writes: tuple[tuple[int, int], ...] = ()
+
+
 class StandInLaws:
     """Judge of the rows without a request of one memory."""
 
     def __init__(self, docket: Docket) -> None:
         self.docket = docket
-
-    def count(self) -> None:
-        """A padding row is about to run."""
-        self.docket.count("OWN")
-        self.docket.count("STATE")
 
     def reads(self, shadow: Shadow, row: DummyRow) -> None:
         """A dummy reads pages that were granted to it; what they hold does not matter."""
@@ -46,29 +51,27 @@ class StandInLaws:
                     message = "a dummy reads a page that it does not hold"
                     self._report(shadow, "OWN", message, -1, column.pool.name, slot, place, tenant)
 
-    def last_cell(self, shadow: Shadow, pool: int, slot: int) -> None:
-        """A padding row wrote the last cell of a pool."""
-        request = self._tenant(shadow, pool, slot)
-        message = "a row without a request writes the last cell of the pool"
-        self._report(shadow, "OWN", message, request, shadow.pools[pool].name, slot, shadow.page - 1, "index -1")
-
-    def stale_row(self, shadow: Shadow, request: int, tables: tuple[TableRow, ...]) -> None:
-        """A padding row reads through the table row that ``request`` left behind."""
-        for column in shadow.columns:
-            table = tables[column.index]
+    def padding(self, shadow: Shadow, touched: Touched) -> None:
+        """A padding row owns nothing: no page of a pool is its to read or write, no slot of a request its to move."""
+        self.docket.count("OWN")
+        self.docket.count("STATE")
+        for pool, cell in touched.writes:
+            slot, offset = divmod(cell, shadow.page)
+            last = " the last cell of the pool" if cell == len(shadow.flat[pool]) - 1 else " a page"
+            message, request = f"a row without a request writes{last}", self._tenant(shadow, pool, slot)
+            self._report(shadow, "OWN", message, request, shadow.pools[pool].name, slot, offset, f"page {slot}")
+        for column, table in zip(shadow.columns, touched.reads, strict=False):
             if len(table.view):
                 message = "a row without a request reads through the table row of an earlier one"
                 place = table.base * shadow.page
-                self._report(shadow, "OWN", message, request, column.pool.name, table.view[0], place, "a stale row")
-
-    def request_slot(self, shadow: Shadow, slot: int) -> None:
-        """A padding row uses a row slot that requests get."""
-        owner = shadow.slots.get(slot)
-        if owner is not None:
+                found = f"page {table.view[0]}"
+                self._report(shadow, "OWN", message, touched.left_by, column.pool.name, table.view[0], place, found)
+        owner = shadow.slots.get(touched.slot)
+        if owner is not None and touched.slot < shadow.twin.config.limits.max_batch:
             reader = shadow.readers.get(owner)
             request = reader.request_id if reader is not None else -1
-            message = f"a row without a request uses row slot {slot}, which a request has"
-            self._report(shadow, "STATE", message, request, "", -1, -1, f"slot {slot}")
+            message = f"a row without a request uses row slot {touched.slot}, which a request has"
+            self._report(shadow, "STATE", message, request, "", -1, -1, f"slot {touched.slot}")
 
     @staticmethod
     def _tenant(shadow: Shadow, pool: int, slot: int) -> int:
