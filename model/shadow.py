@@ -184,6 +184,7 @@ class Shadow(SlotStore):
                 else:
                     log += (table.view[last // page - table.base], views[drafted][last + reader.lag] & LOGGED)
             else:
+                self.flush(reader)  # it may go on in the same pages and reach too far in them to be deferred
                 self._run_generation(row, reader, count)
                 log += (row.owner, after, count, base[slot], draft_length[slot])
                 for index, back in steps:

@@ -39,6 +39,8 @@ class PublishedPages:
             self.counted[column.manager] = known or (column if column.lifecycle.window is None else None)
         full = [column for column in memory.target_columns if column.lifecycle.window is None]
         self.reference = full[0] if full and None in self.counted.values() else None
+        # Below, the tag of a parent and of a first cell is that of the content and of the keys' root (xor): prompts
+        # under other keys have other nodes.
         self.children: dict[tuple[int, int], dict[int, int]] = {}  # (column, parent's tag) -> slot -> first tag
         self.parent: dict[tuple[int, int], tuple[int, int]] = {}  # (pool, slot) -> key of ``children``
         self.ever: dict[int, int] = {}  # first tag in the reference column -> last tag, 0 once there were several
@@ -72,12 +74,14 @@ class PublishedPages:
         parents = tags[max(begin, page - 1) :: page][: len(pages[0])].tolist()
         if begin < 0:
             parents.insert(0, reader.seeds[place])
-        for slot, first, parent in zip(*pages, parents, strict=False):
+        for slot, first, above in zip(*pages, parents, strict=False):
+            parent = above ^ reader.space
             self.children.setdefault((place, parent), {})[slot] = first
             self.parent[pool, slot] = (place, parent)
             if column is self.reference:
-                known, last = self.ever.get(first), self.memory.flat[pool][slot * page + page - 1]
-                self.ever[first] = last if known is None or known == last else 0
+                tag = first ^ reader.space
+                known, last = self.ever.get(tag), self.memory.flat[pool][slot * page + page - 1]
+                self.ever[tag] = last if known is None or known == last else 0
                 if known is None:
                     self.ever_children[parent] = self.ever_children.get(parent, 0) + 1
 
@@ -115,9 +119,10 @@ class PublishedPages:
         if column is None:
             return False
         tags = reader.tags[column.index]
-        parent = int(tags[block * page - 1]) if block else reader.seeds[column.index]
+        parent = (int(tags[block * page - 1]) if block else reader.seeds[column.index]) ^ reader.space
         if column.manager is not manager:
-            return self.ever.get(int(tags[block * page])) != 0 and self.ever_children.get(parent, 0) < most
+            known = self.ever.get(int(tags[block * page]) ^ reader.space)
+            return known != 0 and self.ever_children.get(parent, 0) < most
         pool = self.memory.pool_of[column.index]
         flat, pages = self.memory.flat[pool], self.children.get((column.index, parent), {})
         return sum(1 for slot, tag in pages.items() if cached[pool][slot] and flat[slot * page] == tag) < most

@@ -38,7 +38,8 @@ def replayed(pair: Pair, check: str) -> Pair:
     return again
 
 
-@pytest.mark.parametrize("seed", range(6))
+# In 4001 a request goes on in pages whose end is too near for its cells to be deferred any longer.
+@pytest.mark.parametrize("seed", [*range(6), 4001])
 def test_the_check_level_changes_no_decision_of_a_pair(seed: int) -> None:
     pair, driver = random_pair(seed, "unified")
     driver.run()
