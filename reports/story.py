@@ -295,7 +295,7 @@ def _closing(events: list[Event], violation: dict[str, Any]) -> Iterator[str]:
             yield _line(step, request, f"the counts differ in {'; '.join(wrong)}")
     elif code == "STATE" and any(event["iteration"] > step for event in events):
         yield _line(None, request, f"iteration {step} was dispatched before that, and its result settles after it")
-    elif code == "STATE" and "is not bound" in violation["message"]:
+    elif code == "STATE" and violation["message"].startswith("row slot"):
         moves = [event for event in events if event.get("request") == request and event["event"] in ("bind", "suspend")]
         if moves and moves[-1]["event"] == "suspend":
             since = moves[-1]["iteration"]

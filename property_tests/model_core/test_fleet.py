@@ -8,6 +8,7 @@ import pytest
 
 from model.builds import BUILDS
 from model.config import Drafter, EngineConfig, Limits, PoolSize, RequestSpec
+from model.events import FIELDS, Kind
 from model.fleet import Fleet
 from model.geometry import Lifecycle
 from model.ops import At, Cancel, Dispatch, Fail, Settle, Submit
@@ -133,3 +134,17 @@ def test_ranks_that_wait_for_ever_are_reported_once_their_patience_is_over() -> 
         assert not ranks.apply(Dispatch()).applied
     reports = [violation for violation in ranks.violations if violation.code == "PROGRESS"]
     assert any("12 steps of the fleet in a row were skipped" in report.message for report in reports)
+
+
+def test_dummies_and_padding_are_told_with_as_many_fields_as_their_kinds_name() -> None:
+    quiet = fleet(graph_batches=(4,))
+    ranks = Fleet([world.config for world in quiet.workers], quiet.build, check="exhaustive", keep_events=True)
+    ranks.apply(At(0, ask(0)))
+    for _ in range(3):
+        ranks.apply(Dispatch())
+        assert settle(ranks, 0) and settle(ranks, 1)
+    busy, idle = (world.log for world in ranks.workers)
+    decided, done = dict(idle.decisions.records()), dict(idle.memory.records())
+    assert dict(busy.decisions.records())[Kind.PADDING] == (3,), "a row of its own in a graph for four"
+    assert len(decided[Kind.DUMMY]) == len(FIELDS[Kind.DUMMY])
+    assert len(done[Kind.MEM_DUMMY]) >= len(FIELDS[Kind.MEM_DUMMY]) - 1

@@ -76,7 +76,7 @@ CASES = {
         "workload:\n  groups: {}\n  agentic: {}\n",
         3,
         "workload",
-        "exactly one of sessions, groups, agentic, layers, trace, found groups, agentic",
+        "exactly one of sessions, groups, agentic, layers, branches, trace, found groups, agentic",
     ),
     "no output": ("workload:\n  sessions:\n    - prompt: 9\n", 5, "workload.sessions[0]", "prompt with output"),
     "no output of a turn": (
