@@ -112,14 +112,16 @@ class Launcher:
     def advance(self, taken: Scheduled) -> None:
         """Contexts move on before the next dispatch, whenever the step itself settles."""
         engine = self.engine
+        accounting = engine.rules.accounting
         for request, end, last in taken.chunks:
             record = request.record
             size = end - request.cursor
             again = len(record.claims) > 1
             record.prefilled_tokens += size
             if again:
-                record.recomputed_tokens += size
-                engine.totals.recomputed_tokens += size
+                recomputed = accounting.recomputed(request.cursor, end, request.prompt_length)
+                record.recomputed_tokens += recomputed
+                engine.totals.recomputed_tokens += recomputed
             engine.twin.advance(request, end, last)
             request.cursor = end
             request.started = True

@@ -72,6 +72,15 @@ ENTRIES = (
         "30 % reuse is reported on prompts that share nothing.",
     ),
     fault(
+        "recompute-without-output",
+        {"accounting": Accounting("prompt-recompute-only", recomputes_output=False)},
+        "unified",
+        ("found here: recompute counted up to the prompt's end",),
+        ("METRIC",),
+        "faults/recompute_without_output",
+        "Preemption looks cheaper than it is; the reported work exceeds prompts and recompute together.",
+    ),
+    fault(
         "no-draft-lookahead-pages",
         {"admission": Admission("no-block-pages", covers_block=False), "unbacked": Unbacked.PAGE_ZERO},
         "paired-22",

@@ -118,9 +118,15 @@ class Rewind:
 class Accounting:
     """``recompute_apart``: a hit of a preempted request on its own pages is not counted as reuse.
     ``with_drafts``: hits are reported when tokens are drafted, too. ``retracts_lost``: a hit whose pages were lost on
-    their way from the host tier is taken back."""
+    their way from the host tier is taken back. ``recomputes_output``: what a preempted request had generated is part
+    of what it computes again."""
 
     name: str = "ledger"
     recompute_apart: bool = True
     with_drafts: bool = True
     retracts_lost: bool = True
+    recomputes_output: bool = True
+
+    def recomputed(self, start: int, end: int, prompt: int) -> int:
+        """Tokens of a chunk of a later epoch that count as computed again, behind a ``prompt`` of so many tokens."""
+        return end - start if self.recomputes_output else max(0, min(end, prompt) - start)
