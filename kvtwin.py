@@ -185,8 +185,11 @@ def faults(json: Json = False) -> None:
 
 @app.command()
 def drill(
+    name: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Only these faults, such as store-at-zero.")
+    ] = None,
     fault: Annotated[
-        list[str] | None, typer.Option("--fault", metavar="F", help="Only this fault; may be given again.")
+        list[str] | None, typer.Option("--fault", metavar="F", help="The same; may be given again.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -196,7 +199,7 @@ def drill(
 
     interrupts.raise_again()
     with terminal.progress("drill") as tick:
-        rows = drills.drill(tuple(fault or ()), tick)
+        rows = drills.drill((*(name or ()), *(fault or ())), tick)
     drills.show(rows, json)
     raise typer.Exit(drills.exit_code(rows))
 

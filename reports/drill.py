@@ -36,7 +36,7 @@ def drill(names: Sequence[str], progress: Callable[[int, int], None] | None = No
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
         raise InputError("fault", 0, "", unknown_name("a fault", unknown[0], FAULTS, "kvtwin faults"))
-    chosen = [FAULTS[name] for name in names] or list(FAULTS.values())
+    chosen = [FAULTS[name] for name in dict.fromkeys(names)] or list(FAULTS.values())
     rows = []
     for place, fault in enumerate(chosen):
         rows.append(_drill_one(fault))

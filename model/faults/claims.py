@@ -142,10 +142,10 @@ ENTRIES = (
         "boundary-only-retention",
         {"retention": Retention("window-without-lookahead", lookahead=False)},
         "joint-backoff",
-        ("local-inference-lab/vllm#556", "semantics: windows are stored as W + D"),
-        ("REUSE",),
+        ("local-inference-lab/vllm#556", "found here: windows are stored as W + D"),
+        ("REUSE", "OWN", "WINDOW", "INIT", "PUB"),
         "reports/o16",
-        "0 hit tokens of 16,897, although everything was cached.",
+        "0 hit tokens of 16,897, although everything was cached; a chain of modules rewrites cells whose page is gone.",
     ),
     fault(
         "tail-unaligned",

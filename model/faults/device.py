@@ -27,7 +27,7 @@ ENTRIES = (
         "unified",
         ("TensorRT-LLM#15546",),
         ("MAP", "OWN", "PUB", "INIT", "WINDOW", "KEY"),
-        "faults/shared_table_buffer",
+        "reports/o52",
         "Under load a step reads the block table of the step after it.",
     ),
     fault(
@@ -45,7 +45,7 @@ ENTRIES = (
         "unified",
         ("vllm#14649",),
         ("INIT", "PUB"),
-        "faults/kept_provisional",
+        "reports/o10",
         "8 to 15 % of the accepted length is lost on every output.",
     ),
     fault(
@@ -54,7 +54,7 @@ ENTRIES = (
         "unified",
         ("vllm#49620", "vllm#41190"),
         ("STATE", "SHAPE", "METRIC", "FRONT", "OWN", "INIT", "KEY"),
-        "faults/late_output",
+        "reports/o26",
         "After a preemption a request skips tokens or addresses pages it lost.",
     ),
     fault(
@@ -95,12 +95,12 @@ ENTRIES = (
     ),
     fault(
         "restore-missed",
-        {"slots": Slots("counter-without-content", hides_prefix=False)},
+        {"slots": Slots("counter-without-content", counts_missed=True)},
         "paired-22",
         ("mlx-dspark#33",),
-        ("FRONT", "INIT", "OWN", "WINDOW", "PUB"),
+        ("OWN", "PUB", "FRONT", "INIT", "WINDOW"),
         "reports/o07",
-        "The drafter counts a prefix that was not there to restore, and dies on it.",
+        "The drafter's position runs ahead by a prefix that was not restored: its next append has a negative size.",
     ),
     fault(
         "standalone-trim",
@@ -173,14 +173,5 @@ ENTRIES = (
         ("WINDOW", "OWN", "INIT"),
         "faults/no_trail",
         "A slot that trails by 7 tokens reads a page that its window has released.",
-    ),
-    fault(
-        "window-without-lookahead",
-        {"retention": Retention("window-alone", lookahead=False)},
-        "unified",
-        ("found here: retention of a chained drafter",),
-        ("OWN", "WINDOW", "INIT", "PUB"),
-        "faults/window_without_lookahead",
-        "A chain of modules rewrites cells whose page is gone.",
     ),
 )

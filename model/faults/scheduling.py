@@ -32,7 +32,7 @@ ENTRIES = (
         "paired-22",
         ("TensorRT-LLM#18660",),
         ("ADMIT", "SHAPE", "OWN", "INIT", "WINDOW"),
-        "faults/draft_outside_admission",
+        "reports/o32",
         "A mirror's resize fails after admission and takes all ranks down.",
     ),
     fault(
@@ -50,7 +50,7 @@ ENTRIES = (
         "unified",
         ("TensorRT-LLM#13318", "TensorRT-LLM#13351"),
         ("SHAPE",),
-        "faults/discounted_budget",
+        "reports/o41",
         "A step runs more tokens than max_num_tokens and the event loop dies.",
     ),
     fault(
@@ -68,7 +68,7 @@ ENTRIES = (
         "unified",
         ("vllm#25780", "vllm#25787"),
         ("METRIC",),
-        "faults/recompute_counted",
+        "reports/o78",
         "30 % reuse is reported on prompts that share nothing.",
     ),
     fault(

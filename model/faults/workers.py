@@ -105,7 +105,7 @@ ENTRIES = (
         "unified",
         ("TensorRT-LLM#18242",),
         ("ROLLBACK", "REF", "PROGRESS"),
-        "faults/warmup_partial_leak",
+        "reports/o45_partial",
         "Start-up hangs: dummies that came before the failing one hold their pages.",
     ),
     fault(

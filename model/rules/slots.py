@@ -16,7 +16,8 @@ class Slots:
     request's base is kept. ``seed``: where a slot with no parked base starts. ``keeps_base``: a failed forward
     restores the base as well as the length. ``stores_in_place``: a context tail is stored at its target position,
     not at the slot's own 0. ``checks_trail``: a seed on the page boundary is used only where pools keep a trailing
-    page. ``forgets_ended``: a new request under an ended one's id starts with a base of its own.
+    page. ``forgets_ended``: a new request under an ended one's id starts with a base of its own. ``counts_missed``
+    (wrong): a prefix that was not there to restore is hidden, and the slot's length advances by it all the same.
     """
 
     name: str = "parked-and-resumed"
@@ -27,6 +28,7 @@ class Slots:
     stores_in_place: bool = True
     checks_trail: bool = True
     forgets_ended: bool = True
+    counts_missed: bool = False
 
     def first(self, claim: int, reused: int, page_size: int) -> SlotState:
         """Slot of a request whose context starts at ``claim`` with ``reused`` drafter tokens claimed along.
@@ -37,7 +39,7 @@ class Slots:
             return SlotState(0, 0)
         if reused or not claim or not self.hides_prefix:
             return SlotState(0, claim)
-        return SlotState(cdiv(claim, page_size), claim)
+        return SlotState(cdiv(claim, page_size), claim + (claim if self.counts_missed else 0))
 
     def returning(self, parked: int | None, position: int, page_size: int, trailing: bool = True) -> SlotState:
         """Slot of a request that missed an iteration and continues at absolute ``position``.

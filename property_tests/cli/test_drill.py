@@ -20,8 +20,21 @@ def test_one_fault_is_drilled_by_name(kvtwin: Command) -> None:
     assert "2 caught, 0 missed, 0 wrong invariant, 0 false alarm" in answer.out
 
 
+def test_faults_are_drilled_by_name_like_scenarios_are_run(kvtwin: Command) -> None:
+    named, optional = kvtwin("drill", "store-at-zero", "raw-keys"), kvtwin("drill", "raw-keys", "--fault", "no-trail")
+    assert (named.code, optional.code) == (0, 0)
+    assert "2 caught, 0 missed, 0 wrong invariant, 0 false alarm" in named.out
+    assert "raw-keys" in optional.out and "no-trail" in optional.out
+
+
+def test_a_fault_that_is_named_twice_is_drilled_once(kvtwin: Command) -> None:
+    found = kvtwin("drill", "raw-keys", "--fault", "raw-keys", "--json").json()
+    assert [row["name"] for row in found["faults"]] == ["raw-keys"]
+
+
 def test_an_unknown_fault_is_one_line(kvtwin: Command) -> None:
-    answer = kvtwin("drill", "--fault", "store-at-one")
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.count("\n") == 1
-    assert "'store-at-one'" in answer.err
+    for given in (["--fault", "store-at-one"], ["store-at-one"]):
+        answer = kvtwin("drill", *given)
+        assert (answer.code, answer.out) == (2, "")
+        assert answer.err.count("\n") == 1
+        assert "'store-at-one'" in answer.err
