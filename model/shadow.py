@@ -111,6 +111,8 @@ class Shadow(SlotStore):
         reader = self.readers.get(owner)
         if reader is not None:
             reader.pending = True
+            if self.claims is not None:
+                self.claims.bound(owner)
         self.log.memory.add((Kind.MEM_BIND, 6, self.iteration, slot, owner, length, base, draft_length))
 
     def _begin(self, owner: int, request: Request, claim: Claim, space: int, received: int = -1) -> None:

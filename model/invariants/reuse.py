@@ -46,6 +46,7 @@ class Claimed:
     columns: list[bytes]  # per pool, the column that caches each page
     places: list[bytes]  # per pool with a host tier, the slot of each page
     losses: int = 0  # copies between the tiers that had been lost by then
+    binds: int = 0  # row slots that it had since
     scheduled: bool = False
     most: int = -1  # deepest claim that the rule allows
     match: int = 0  # what the target surely holds
@@ -196,6 +197,12 @@ class ReuseLaw:
             snapshot.append(cached)
         return snapshot
 
+    def bound(self, owner: int) -> None:
+        """A request got a row slot: its first one, or another one after it missed an iteration."""
+        entry = self._open.get(owner)
+        if entry is not None:
+            entry.binds += 1
+
     def drafted(self, row: GenerationRow, reader: Reader, after: int) -> None:
         """The first drafter pass after a claim, at context ``after``: what it sees, what is left behind."""
         entry = self._open.pop(reader.owner, None)
@@ -225,6 +232,8 @@ class ReuseLaw:
         """
         if not self.whole or not entry.drafts:
             return
+        if entry.binds > 1 and not self.engine.rules.slots.parks:
+            return  # a slots rule that keeps no base of an absent request takes the window from it
         self.docket.count("AL")
         page, twin = self.shadow.page, self.engine.twin
         window = twin.window or 0
