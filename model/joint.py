@@ -102,7 +102,8 @@ class Twin:
         self.claim_rule = rules.claim if separate else TargetOnly()  # what cannot pair runs beside the target's reuse
         self.resize_error = ""  # what the last growth of a context that failed said
         self.tag_span = self.kind.tag_span(config.drafter.chain)
-        self.span = self.tag_span if self.paired or rules.pairing.keys_unpaired else 0
+        known = self.kind.span(config.drafter.chain) or 0  # what nobody knows the keys cannot look ahead
+        self.span = known if self.paired or rules.pairing.keys_unpaired else 0
 
     def _size(self, name: str, draft: tuple[Lifecycle, ...]) -> PoolSize:
         """Size of a pool; fused pages are as many as the target's."""

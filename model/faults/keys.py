@@ -82,6 +82,15 @@ ENTRIES = (
         "A hit claims the rest of a page that was published for its start.",
     ),
     fault(
+        "always-paired",
+        {"pairing": Pairing("whatever-has-a-pool", always=True)},
+        "unified",
+        ("semantics: a drafter of unknown lookahead never pairs",),
+        ("KEY",),
+        "faults/always_paired",
+        "A small draft model loses acceptance behind every branch that lies on a page end.",
+    ),
+    fault(
         "keys-shifted-though-unpaired",
         {"pairing": Pairing("keys-of-a-pair", keys_unpaired=True)},
         "target-21",

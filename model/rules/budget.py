@@ -1,24 +1,21 @@
-"""Rule *budget*: how bytes become the pages of two pools, and what all ranks make of their own figures."""
+"""Rule *budget*: how bytes become the pages of two pools."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from model.budget import (
     Cost,
-    HostOutcome,
     HostShare,
     Pair,
     admissible_sequences,
-    agree_sizes,
     split_device,
     split_host,
     split_host_paired,
     window_pages,
     window_share,
 )
-from model.config import Drafter, Limits, PoolSize
+from model.config import Drafter, Limits
 from model.geometry import cdiv
 
 
@@ -28,7 +25,7 @@ class Budget:
 
     ``host``: what the drafter gets of the host tier. ``splits_device`` and ``splits_host`` off: each pool takes all.
     ``headroom`` off: the share charges bare windows. ``trail`` off: what is kept below a window is not charged.
-    ``own_window`` off: the drafter is charged with the target's window. ``agrees`` off: each rank keeps its own sizes.
+    ``own_window`` off: the drafter is charged with the target's window. What ranks agree on is the *ranks* rule's.
     """
 
     name: str = "window-share"
@@ -38,7 +35,6 @@ class Budget:
     headroom: bool = True
     trail: bool = True
     own_window: bool = True
-    agrees: bool = True
 
     def share(self, limits: Limits, drafter: Drafter, trail: int, target_window: int | None) -> int:
         """Pages of the window-sized share."""
@@ -68,14 +64,6 @@ class Budget:
         if self.host is HostShare.FUNDING:
             return split_host_paired(host, draft_device)
         return Pair(host - given, given)
-
-    def on_ranks(
-        self, ranks: Sequence[Mapping[str, PoolSize]], outcome: HostOutcome = HostOutcome.KEEP_HOST
-    ) -> list[dict[str, PoolSize]]:
-        """Sizes that each rank works with, given what each could hold: the least of all, or its own."""
-        if not self.agrees:
-            return [dict(sizes) for sizes in ranks]
-        return [agree_sizes(ranks, outcome)] * len(ranks)
 
 
 SLOPES = Budget("affine-split", HostShare.SLOPES)

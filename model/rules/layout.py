@@ -55,7 +55,8 @@ class Retention:
 class Pairing:
     """Whether a drafter pool may pair: its lookahead is known and it has a pool that the drafter reads.
 
-    ``keys_unpaired`` (wrong): the keys see the drafter's lookahead although nobody pairs.
+    ``always`` (wrong): whatever has a pool pairs. ``keys_unpaired`` (wrong): the keys see the drafter's lookahead
+    although nobody pairs.
     """
 
     name: str = "by-capability"

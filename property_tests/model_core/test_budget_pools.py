@@ -185,11 +185,10 @@ def test_what_a_budget_rule_leaves_out_changes_the_share(answer: Budget, pages: 
     assert answer.share(TP2, DSPARK, 128, 16_384) == pages
 
 
-def test_ranks_agree_on_the_least_or_each_keeps_its_own() -> None:
+def test_ranks_agree_on_the_least_and_may_agree_on_no_host() -> None:
     ranks = [{"target": PoolSize(8, 4)}, {"target": PoolSize(9, 2)}]
-    assert Budget().on_ranks(ranks) == [{"target": PoolSize(8, 2)}] * 2
-    assert Budget().on_ranks(ranks, HostOutcome.USE_NO_HOST) == [{"target": PoolSize(8, 0)}] * 2
-    assert Budget("own-sizes", agrees=False).on_ranks(ranks) == ranks
+    assert agree_sizes(ranks) == {"target": PoolSize(8, 2)}
+    assert agree_sizes(ranks, HostOutcome.USE_NO_HOST) == {"target": PoolSize(8, 0)}
 
 
 def test_a_drafter_without_kv_has_no_pool() -> None:

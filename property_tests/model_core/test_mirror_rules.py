@@ -7,7 +7,6 @@ import pytest
 from model.builds import BUILDS, Build
 from model.config import Drafter
 from model.drafter import KINDS, View
-from model.faults import FAULTS
 from model.geometry import Lifecycle
 from model.mirror import resize_error
 from model.rules.layout import Mirror
@@ -57,7 +56,7 @@ def test_a_mirror_that_cannot_grow_names_every_live_mirror() -> None:
 
 
 def test_the_first_growth_that_fails_in_a_run_is_told_with_all_mirrors() -> None:
-    build = FAULTS["draft-view"].build
+    build = BUILDS["mirror-legacy"]
     serving = world(config(drafter=Drafter("dflash", 3, 8), draft_pages=8, max_num_tokens=12, chunk_unit=8), build)
     serve(serving, spec(0, 64, 2))
     said = serving.engine.twin.resize_error
