@@ -55,7 +55,12 @@ def target_promise(held: Holdings, full_pages: bool) -> Promise:
 
 
 def tail_promise(held: Holdings, tail: int) -> Promise:
-    """The target's match, rewound so that ``tail`` tokens are computed; a rewound cursor is on a page."""
+    """The target's match, rewound so that ``tail`` tokens are computed; a rewound cursor is on a page.
+
+    A negative ``tail`` gives the whole match up.
+    """
+    if tail < 0:
+        return Promise(0, 0)
     rest = held.length - tail
     starts = [
         match if tail == 0 or match <= rest else floor_to(max(0, rest), held.page_size)
