@@ -104,8 +104,8 @@ class Manager:
 
     def gate_open(self) -> bool:
         """Whether every pool is below the utilisation up to which sequences may resume."""
-        limit = self.limits.max_util_for_resume
-        return all(pool.utilization() <= limit for pool in self.distinct_pools)
+        limit, gate = self.limits.max_util_for_resume, self.rules.suspension
+        return all(gate.share(pool.utilization()) <= limit for pool in self.distinct_pools)
 
     def obtainable(self, needs: Sequence[int], freed: Sequence[int], returning: Sequence[int] = ()) -> bool:
         """Whether each pool can give what its lifecycles need once they released what they say they free.

@@ -81,6 +81,15 @@ ENTRIES = (
         "Preemption looks cheaper than it is; the reported work exceeds prompts and recompute together.",
     ),
     fault(
+        "gate-always-shut",
+        {"suspension": Suspension("gate-on-the-free-share", gates_used=False)},
+        "unified",
+        ("found here: resume gate compared with what is free",),
+        ("ADMIT", "PROGRESS"),
+        "faults/gate_always_shut",
+        "An idle server admits nobody: its gate takes empty pools for full ones.",
+    ),
+    fault(
         "no-draft-lookahead-pages",
         {"admission": Admission("no-block-pages", covers_block=False), "unbacked": Unbacked.PAGE_ZERO},
         "paired-22",

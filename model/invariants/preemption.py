@@ -7,6 +7,7 @@ from array import array
 from model.engine import Engine
 from model.eviction import DROPPABLE
 from model.invariants.base import Docket, Violation
+from model.invariants.gate import gate_open
 from model.request import CONTEXT, Request
 
 
@@ -41,7 +42,7 @@ class PreemptionLaw:
     def before_pass(self) -> None:
         """Remember who is started, and on which pages; note who came from another worker."""
         self._before = {}
-        self._shut = not all(manager.gate_open() for manager in self.engine.twin.managers)
+        self._shut = not gate_open(self.engine.twin)
         for request in self.engine.scheduler.active:
             if request.started:
                 self._place(request)

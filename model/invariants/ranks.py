@@ -13,6 +13,7 @@ from model.engine import Engine
 from model.eviction import DROPPABLE
 from model.geometry import cdiv
 from model.invariants.base import Docket, Violation
+from model.invariants.gate import gate_open, slots_left
 from model.plan import StepPlan
 
 Row = tuple[str, int, int, int]
@@ -77,7 +78,7 @@ class RankLaw:
         pages = cdiv(PAD_TOKENS + engine.config.limits.extra_tokens + width, engine.config.limits.page_size)
         need = Counter(column.pool.name for column in twin.columns for _ in range(pages))
         short = any(count > sum(state <= DROPPABLE for state in twin.pools[name].state) for name, count in need.items())
-        if short or not all(manager.gate_open() and manager.has_room() for manager in twin.managers):
+        if short or not (gate_open(twin) and slots_left(twin)):
             return
         self.docket.report(
             Violation(

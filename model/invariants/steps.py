@@ -8,6 +8,7 @@ from model.engine import Engine
 from model.eviction import DROPPABLE, FREE, HELD
 from model.geometry import cdiv
 from model.invariants.base import Docket, Violation
+from model.invariants.gate import gate_open
 from model.pages import PagePool
 from model.plan import StepPlan
 from model.request import GENERATION, Request
@@ -220,8 +221,7 @@ class StepLaws:
 
     def _judges_refusals(self, gate: bool) -> bool:
         """Whether what a pool can give is known from its pages alone; ``gate``: the resume gate has a say."""
-        twin = self.engine.twin
-        return not gate or all(manager.gate_open() for manager in twin.managers)
+        return not gate or gate_open(self.engine.twin)
 
     def _lacks(self, request: Request, need: dict[str, int]) -> None:
         """Some pool cannot give the pages that a request was refused."""

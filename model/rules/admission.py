@@ -68,11 +68,17 @@ class Admission:
 @dataclass(frozen=True, slots=True)
 class Suspension:
     """``both``: a victim gives up both pools. ``keeps_context``: a context that lacks pages for its next chunk waits
-    with what it has computed; otherwise it gives all of it up."""
+    with what it has computed; otherwise it gives all of it up. ``gates_used``: what the resume gate limits is the
+    share of a pool that is in use."""
 
     name: str = "both-pools"
     both: bool = True
     keeps_context: bool = True
+    gates_used: bool = True
+
+    def share(self, used: float) -> float:
+        """What the resume gate compares with its limit when ``used`` is the share of a pool that is locked."""
+        return used if self.gates_used else 1 - used
 
 
 @dataclass(frozen=True, slots=True)
