@@ -44,7 +44,8 @@ class FlightLaw:
         self.flying: dict[int, Flying] = {}
         self.by_slot: dict[tuple[int, int], list[Flying]] = {}
         self._names: dict[int, int] = {}  # owner -> request id
-        self._early: dict[int, bytes | None] = {}  # copies that ended before they began here, and what they took
+        # Copies that ended before they began here: what they took, and the last step dispatched before they began.
+        self._early: dict[int, tuple[bytes | None, int]] = {}
 
     # -- stream order --------------------------------------------------------------------------------------------
 
@@ -89,9 +90,10 @@ class FlightLaw:
         promised = self.memory.cells[pool][source].tobytes()
         copy = Flying(number, pool, page, source, target, promised)
         if number in self._early:
-            taken = self._early.pop(number)
+            taken, fence = self._early.pop(number)
             if taken is not None and taken != promised:
-                self._report(copy, "a copy took a page before the step that writes it", source)
+                message = "a copy took a page before the step that writes it"
+                self._report(copy, message, source, when=f"iteration {fence}, which was dispatched before it, has run")
             return
         for other in self.by_slot.get((pool, source), ()):
             if other.target == source:
@@ -117,7 +119,7 @@ class FlightLaw:
         begun = self._forget(copy)
         if begun is None:
             begun = Flying(copy.number, copy.pool, copy.page, copy.source, copy.target, now)
-            self._early[copy.number] = now
+            self._early[copy.number] = now, copy.fence
             self._outrun(begun, [plan for plan in plans if plan.iteration <= copy.fence])
             self._undone(begun, plans)
         elif begun.promised not in (None, now):
@@ -126,12 +128,13 @@ class FlightLaw:
             for other in self.by_slot.get((copy.pool, slot), ()):
                 if other.number < copy.number and (readers or other.target == slot):
                     gone = "still reads" if other.source == slot else "has not written yet"
-                    self._report(begun, f"a copy uses a page that copy {other.number} {gone}", slot)
+                    message = f"a copy uses a page that copy {other.number} {gone}"
+                    self._report(begun, message, slot, when=f"copy {other.number} has landed")
 
     def lost(self, copy: Copy) -> None:
         """A copy failed."""
         if self._forget(copy) is None:
-            self._early[copy.number] = None
+            self._early[copy.number] = None, copy.fence
         void = {copy.number}
         for other in self.flying.values():
             if other.behind in void:
@@ -157,7 +160,7 @@ class FlightLaw:
                     named = copy.target in (*table.view, *memoryview(table.sinks).cast("i"))
                     if named and memory.pool_of[column.index] == copy.pool:
                         message = f"a copy overwrites a page that iteration {plan.iteration} still uses"
-                        self._report(copy, message, copy.target, row.request_id)
+                        self._report(copy, message, copy.target, row.request_id, f"iteration {plan.iteration} has run")
 
     def _undone(self, copy: Flying, plans: Sequence[StepPlan]) -> None:
         """A copy arrives before records that were queued ahead of it: none of them grants its target."""
@@ -167,7 +170,8 @@ class FlightLaw:
                     return
                 if record[0] == Record.GRANT and record[1] == copy.pool and copy.target in record[2]:
                     message = f"a copy fills a page ahead of its grant in iteration {plan.iteration}"
-                    self._report(copy, message, copy.target, self._names.get(record[3], -1))
+                    when = f"iteration {plan.iteration} has granted it"
+                    self._report(copy, message, copy.target, self._names.get(record[3], -1), when)
 
     def _forget(self, copy: Copy) -> Flying | None:
         begun = self.flying.pop(copy.number, None)
@@ -179,12 +183,14 @@ class FlightLaw:
                     del self.by_slot[begun.pool, slot]
         return begun
 
-    def _report(self, copy: Flying, message: str, slot: int, request: int = -1) -> None:
+    def _report(self, copy: Flying, message: str, slot: int, request: int = -1, when: str = "") -> None:
+        """Report a copy; ``when``: what it, or who uses its page, has to wait for, if that is not its own end."""
         memory = self.memory
         pool = memory.pools[copy.pool]
         if request < 0:
             request = self._names.get(memory.owner[copy.pool][copy.source], -1)
         way = "store" if copy.target >= pool.device_pages else "load"
+        name = f"copy {copy.number}, a {way} of page {copy.page}"
         self.docket.report(
             Violation(
                 "FLIGHT",
@@ -193,7 +199,7 @@ class FlightLaw:
                 pool.name,
                 slot,
                 step=memory.iteration,
-                expected=f"after copy {copy.number}, a {way} of page {copy.page}, has landed",
-                found=f"its bytes still go from slot {copy.source} to slot {copy.target}",
+                expected=f"{name}, once {when}" if when else f"after {name}, has landed",
+                found=f"its bytes {'went' if when else 'still go'} from slot {copy.source} to slot {copy.target}",
             )
         )
