@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from model.geometry import cdiv
 from model.joint import Column
 from model.plan import Record
 from model.request import CANCELLED, GENERATION, RECEIVING, Request, RequestRecord, len_prompt
-from model.sequence import ACTIVE, SequenceCache
+from model.sequence import SequenceCache
 from model.table import NO_PAGE, Table
 from model.tokens import TokenStream
 
@@ -154,7 +155,10 @@ class Receiver:
         request.record.state = GENERATION.value
 
     def drop(self, request: Request, needs: list[Need]) -> None:
-        """The pages of a cancelled request have arrived: its prompt is published for others, and the pages go."""
+        """The pages of a cancelled request have arrived: its prompt is published for others, and the pages go.
+
+        In the order of the transfer rule; each step hands on the sequences with the lists that it found.
+        """
         engine, owner = self.engine, request.owner
         sequences = engine.twin.sequences(request)
         if not sequences:
@@ -162,17 +166,18 @@ class Receiver:
         records = engine.recorder.records
         space = 0 if request.keys is None else request.keys.seed
         records.append((Record.BEGIN, owner, request, request.claim, space, request.cursor))
-        if self.rule.registers_first:
-            publish(sequences, needs, request.cursor)
+
+        def register(listed: list[SequenceCache]) -> list[SequenceCache]:
+            publish(listed, needs, request.cursor)
+            return listed
+
+        def remove(listed: list[SequenceCache]) -> list[SequenceCache]:
+            found = [with_own_lists(sequence) for sequence in listed]
             engine.twin.free(request, ended=True)
-        else:
-            lists = [[(table.sinks[:], table.base, table.pages[:]) for table in seq.tables] for seq in sequences]
-            engine.twin.free(request, ended=True)
-            for sequence, tables in zip(sequences, lists, strict=True):
-                sequence.status = ACTIVE
-                for table, (sinks, base, pages) in zip(sequence.tables, tables, strict=True):
-                    table.sinks, table.base, table.pages = sinks, base, pages
-            publish(sequences, needs, request.cursor)
+            return found
+
+        for step in self.rule.leaving(register, remove):
+            sequences = step(sequences)
         records.append((Record.END, owner))
 
     def withdraw(self, request: Request, recompute: bool) -> None:
@@ -200,6 +205,15 @@ def publish(sequences: Sequence[SequenceCache], needs: Sequence[Need], position:
         sequence.written[column] = (first, position)
     for sequence in sequences:
         sequence.manager.commit(sequence, position, final=True)
+
+
+def with_own_lists(sequence: SequenceCache) -> SequenceCache:
+    """A copy of a sequence that keeps its lists of pages whatever becomes of the sequence."""
+    listed = copy(sequence)
+    listed.tables = [copy(table) for table in sequence.tables]
+    for table in listed.tables:
+        table.sinks, table.pages = table.sinks[:], table.pages[:]
+    return listed
 
 
 def whole_from(blocks: Sequence[int], backed: int) -> int:

@@ -39,8 +39,7 @@ class Settler:
             if request is None or request.owner != row.owner:
                 request = self._receiver(row.owner)
             if request is None:
-                if not engine.rules.epoch.ends_once and row.request_id not in engine.live:
-                    self._end_again(row)
+                self._free_left(row)
                 settled.append(SettledRow(row.request_id, 0, False, False, False))
                 continue
             drafted = row.real_drafts and row.width > 1
@@ -70,9 +69,10 @@ class Settler:
         engine.totals.spec_steps += 1
         engine.totals.accepted_drafts += accepted
 
-    def _end_again(self, row: GenerationRow) -> None:
-        """Release once more what the row of an ended request named."""
-        for column, table in zip(self.engine.twin.columns, row.tables, strict=True):
+    def _free_left(self, row: GenerationRow) -> None:
+        """Free what the epoch rule leaves to the output of a row whose request is not there any more."""
+        left = self.engine.rules.epoch.left_to_free(row.tables, row.request_id not in self.engine.live)
+        for column, table in zip(self.engine.twin.columns, left, strict=False):
             page_at = {slot: page for page, slot in enumerate(column.pool.slot)}
             column.pool.release_locked(array("i", [page_at[slot] for slot in table.view]))
 

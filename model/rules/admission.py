@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from model.geometry import Lifecycle, cdiv
 from model.pages import PagePool
+from model.table import TableRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,13 @@ class Epoch:
     def may_verify(self, proposed_by: int, owner: int) -> bool:
         """Whether ``owner`` verifies drafts of the epoch ``proposed_by`` (-1: there are none)."""
         return proposed_by == owner if self.drops_drafts else proposed_by >= 0
+
+    def left_to_free(self, tables: tuple[TableRow, ...], ended: bool) -> tuple[TableRow, ...]:
+        """Of the tables of a row whose request is not there any more, those that its output has still to free.
+
+        None: a request gives its pages back when it ends, or begins anew, and at no other time.
+        """
+        return () if self.ends_once or not ended else tables
 
 
 @dataclass(frozen=True, slots=True)

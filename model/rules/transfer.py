@@ -7,13 +7,15 @@ absolute coordinates (semantics.md sections 7 and 8). What the local tree holds 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from model.geometry import Lifecycle, floor_to
 from model.rules.claim import Claim, recompute_tail
 
 if TYPE_CHECKING:
     from model.rules.claim import ClaimRule, ClaimView
+
+Step = TypeVar("Step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,10 @@ class Transfer:
     def history(self, position: int, claimed: int) -> int:
         """History with which a sequence starts that continues at ``position`` and claims ``claimed`` tokens."""
         return position if self.absolute else position - claimed
+
+    def leaving(self, register: Step, remove: Step) -> tuple[Step, Step]:
+        """Order of the two steps with which a received sequence that nobody needs any more leaves."""
+        return (register, remove) if self.registers_first else (remove, register)
 
     def first(self, lifecycle: Lifecycle, position: int, backed_from: int, page_size: int) -> int:
         """First position that a windowed pool receives; ``backed_from`` is where its table starts."""
