@@ -36,7 +36,7 @@ class Cluster:
         self.violations: list[Violation] = []
         self.docket = Docket(violations=self.violations)  # of the laws that hold between workers
         self.workers = tuple(
-            World(config, build, check=check, keep_events=keep_events, docket=Docket(place, self.violations))
+            World(config, build, check=check, keep_events=keep_events, docket=self.docket.of_worker(place))
             for place, config in enumerate(configs)
         )
         self.ops: list[At | Op] | None = [] if record_ops else None

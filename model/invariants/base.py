@@ -76,18 +76,38 @@ INVARIANTS: dict[str, Law] = {
 class Docket:
     """Violations of one run, each reported once per request, pool and law, and how often each law was evaluated.
 
-    The dockets of several workers share one list, so that it keeps the order of discovery.
+    An id that is used again names another request. The dockets of several workers share one list, so that it keeps
+    the order of discovery.
     """
 
     def __init__(self, worker: int = -1, violations: list[Violation] | None = None) -> None:
         self.worker = worker
         self.violations: list[Violation] = [] if violations is None else violations
         self.evaluations: Counter[str] = Counter()
-        self._reported: set[tuple[str, int, str]] = set()
+        self._reported: set[tuple[str, int, str, int]] = set()
+        self._lives: dict[int, int] = {}  # request id -> how many violations were known when it was submitted last
+
+    def of_worker(self, worker: int) -> Docket:
+        """The docket of one of several workers, for the same requests."""
+        docket = Docket(worker, self.violations)
+        docket._lives = self._lives
+        return docket
+
+    def submitted(self, request_id: int) -> None:
+        """A request starts, perhaps under an id that had been another's."""
+        self._lives[request_id] = len(self.violations)
+
+    def life(self, request_id: int) -> int:
+        """What tells the request that has this id now from those that had it and broke a law."""
+        return self._lives.get(request_id, 0)
+
+    def broken(self, request_id: int, life: int) -> bool:
+        """Whether some law was broken by a request since it was submitted."""
+        return any(violation.request == request_id for violation in self.violations[life:])
 
     def report(self, violation: Violation) -> None:
         """Add a violation unless its law was already broken by the same request in the same pool."""
-        key = (violation.code, violation.request, violation.pool)
+        key = (violation.code, violation.request, violation.pool, self.life(violation.request))
         if key not in self._reported:
             self._reported.add(key)
             self.violations.append(violation if self.worker < 0 else replace(violation, worker=self.worker))

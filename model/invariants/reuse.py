@@ -46,6 +46,7 @@ class Claimed:
     columns: list[bytes]  # per pool, the column that caches each page
     places: list[bytes]  # per pool with a host tier, the slot of each page
     losses: int = 0  # copies between the tiers that had been lost by then
+    life: int = 0  # of its request's id, see :class:`Docket`
     binds: int = 0  # row slots that it had since
     scheduled: bool = False
     most: int = -1  # deepest claim that the rule allows
@@ -134,6 +135,7 @@ class ReuseLaw:
             [bytes(pool.column) for pool in pools],
             [pool.slot.tobytes() if pool.host_pages else b"" for pool in pools],
             self.engine.totals.lost_copies,
+            self.docket.life(request.request_id),
         )
         self._fresh[request.owner] = entry
         self.engine.recorder.records.append((Record.CLAIM, request.owner, request, entry))
@@ -301,7 +303,7 @@ class ReuseLaw:
             self._report(entry, "claims deeper than its rule allows", f"at most {entry.most}", "")
 
     def _broken(self, entry: Claimed) -> bool:
-        return any(violation.request == entry.request_id for violation in self.docket.violations)
+        return self.docket.broken(entry.request_id, entry.life)
 
     def _report(self, entry: Claimed, message: str, expected: str, why: str) -> None:
         found = f"a claim of {entry.tokens} of {entry.length}" + (f"; {why}" if why else "")

@@ -21,6 +21,7 @@ from model.invariants.warmup import WarmupLaws
 from model.pages import PagePool
 from model.plan import Record, SettledRow, StepPlan
 from model.request import Request
+from model.sequence import ACTIVE
 from model.shadow import Shadow
 from model.warmup import Warmed
 
@@ -53,11 +54,13 @@ class Watch:
         self.warmups = WarmupLaws(engine, docket)
         self._settles = 0
         self._requests: dict[int, int] = {}  # owner -> request id, ended ones too
+        self._aside: set[int] = set()  # owners with a suspended sequence, as last seen
         self._suspensions = 0
         SplitLaw(engine, docket).check()
 
     def submitted(self, request_id: int) -> None:
         """A request was queued."""
+        self.docket.submitted(request_id)
         self.ledger.submitted(request_id)
         self.preemptions.submitted(request_id)
 
@@ -129,15 +132,23 @@ class Watch:
         self.warmups.ended()
 
     def _after_suspensions(self) -> bool:
-        """Whoever was suspended, by a pass or from outside, gave up both pools; whether anybody was."""
-        suspensions = self.engine.totals.suspensions
-        if suspensions == self._suspensions:
-            return False
-        self._suspensions = suspensions
-        self.references.check_pairs(self.engine.iteration)
-        self.steps.stepped_aside()
-        self.told.forget()
-        return True
+        """Whoever was suspended, by a pass or from outside, gave up both pools; whether anybody was.
+
+        The states of sequences tell. The count adds those whom one pass suspended and resumed.
+        """
+        suspensions, aside = self.engine.totals.suspensions, set[int]()
+        for manager in self.engine.twin.managers:
+            for owner, sequence in manager.sequences.items():
+                if sequence.status is not ACTIVE:
+                    aside.add(owner)
+        more = not aside <= self._aside
+        self._aside = aside
+        if more or suspensions != self._suspensions:
+            self._suspensions = suspensions
+            self.references.check_pairs(self.engine.iteration)
+            self.steps.stepped_aside()
+            self.told.forget()
+        return more
 
     def _refused(self, request: Request, end: int, last: bool) -> None:
         """A chunk up to ``end`` found no pages."""
