@@ -7,6 +7,7 @@ publication, history) before the next dispatch; the settle of an iteration may f
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,7 @@ class Engine:
         self.iteration = 0
         self.stalled_passes = 0
         self.last_pass = Scheduled()
+        self.on_planned: Callable[[StepPlan], None] | None = None  # an observer of plans, before contexts move on
         self._order = 0
         self._next_owner = 1
 
@@ -252,6 +254,8 @@ class Engine:
         self.plans.append(plan)
         self.log.evicted(self.twin.pools.values())
         self.log.planned(plan)
+        if self.on_planned is not None:
+            self.on_planned(plan)
         self.launcher.advance(taken)
         return plan
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from model.engine import Engine
@@ -23,6 +25,7 @@ class StepLaws:
     def __init__(self, engine: Engine, docket: Docket) -> None:
         self.engine, self.docket = engine, docket
         self._before: dict[int, tuple[int, bool, tuple[Image, int, int]]] = {}
+        self.on_stalled: Callable[[int], None] | None = None  # looks at the pages first: they may tell why
         self.idle_passes = 0
         self.fruitless_passes = 0
         drafts = engine.config.drafter.drafts
@@ -306,6 +309,8 @@ class StepLaws:
 
     def stalled(self, why: str) -> None:
         """Report requests that wait though nothing runs."""
+        if self.on_stalled is not None:
+            self.on_stalled(self.engine.iteration)
         waiting = list(self.engine.live)
         first = self.engine.live[waiting[0]] if waiting else None
         stands = ""

@@ -47,6 +47,8 @@ class Watch:
         self.ledger = Ledger(engine, docket)
         self.preemptions = PreemptionLaw(engine, docket)
         self.told = ToldRows(engine, docket)
+        self.steps.on_stalled = self._thorough
+        engine.on_planned = self._planned
         engine.scheduler.on_refused = self._refused
         engine.scheduler.on_starved = self.steps.starved
         self._between: list[tuple[int, list[tuple]]] = []  # records that no plan carries, and the step they precede
@@ -149,6 +151,10 @@ class Watch:
             self.steps.stepped_aside()
             self.told.forget()
         return more
+
+    def _planned(self, plan: StepPlan) -> None:
+        """A plan is complete, and no window has moved on past its chunks yet."""
+        self.sequences.row_tables(plan.context, plan.iteration)
 
     def _refused(self, request: Request, end: int, last: bool) -> None:
         """A chunk up to ``end`` found no pages."""

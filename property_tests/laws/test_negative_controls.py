@@ -14,6 +14,8 @@ from model.config import RequestSpec
 from model.invariants import INVARIANTS, Violation
 from model.ops import Dispatch, Settle, Submit, Suspend, World
 from model.reader import MASKED, PROVISIONAL, UNWRITTEN
+from model.request import Request
+from model.table import TableRow
 from model.tokens import Segment
 from property_tests.laws.healthy import (
     FIRST,
@@ -79,6 +81,27 @@ def test_a_device_row_that_was_not_told_of_a_swap_is_not_the_sequences() -> None
     table.pages[0], table.pages[1] = table.pages[1], table.pages[0]
     world.watch.sequences.row_tables(plan.generation, plan.iteration)
     assert where(first(world)) == ("MAP", FIRST, "target", -1, -1)
+
+
+@pytest.mark.parametrize("check", ["incremental", "exhaustive"])
+def test_a_chunk_whose_row_names_its_pages_in_another_order_is_noticed(
+    check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = healthy(check=check)
+    rows, third = world.engine.twin.rows, 2
+
+    def turned(request: Request) -> tuple[TableRow, ...]:
+        told = rows(request)
+        if request.request_id != third:
+            return told
+        return tuple(TableRow(row.sinks, row.base, row.pages[4:] + row.pages[:4]) for row in told)
+
+    monkeypatch.setattr(world.engine.twin, "rows", turned)
+    assert world.apply(Submit(RequestSpec(third, (Segment(300, 10),), 4, 903))).applied
+    plan = world.apply(Dispatch()).plan
+    assert plan is not None
+    assert [row.request_id for row in plan.context] == [third]
+    assert where(first(world)) == ("MAP", third, "target", -1, -1)
 
 
 @pytest.mark.parametrize("pool", ["target", "draft"])
