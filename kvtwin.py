@@ -44,6 +44,13 @@ class Check(enum.StrEnum):
     EXHAUSTIVE = "exhaustive"
 
 
+class Thorough(enum.StrEnum):
+    """How often the laws are evaluated where they have to be."""
+
+    INCREMENTAL = "incremental"
+    EXHAUSTIVE = "exhaustive"
+
+
 class TraceFormat(enum.StrEnum):
     """Public trace formats."""
 
@@ -56,6 +63,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print indented JSON, for mac
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Write the results to this folder, whole or not at all.")
 ]
+DrillLevel = Annotated[Thorough, typer.Option("--check", help="How often the laws are evaluated.")]
 CheckLevel = Annotated[Check, typer.Option("--check", help="How often the laws are evaluated.")]
 
 
@@ -191,6 +199,7 @@ def drill(
     fault: Annotated[
         list[str] | None, typer.Option("--fault", metavar="F", help="The same; may be given again.")
     ] = None,
+    check: DrillLevel = Thorough.EXHAUSTIVE,
     json: Json = False,
 ) -> None:
     """Run every fault on its scenario: does the right law notice first, and is the sound build silent?"""
@@ -199,7 +208,7 @@ def drill(
 
     interrupts.raise_again()
     with terminal.progress("drill") as tick:
-        rows = drills.drill((*(name or ()), *(fault or ())), tick)
+        rows = drills.drill((*(name or ()), *(fault or ())), tick, check.value)
     drills.show(rows, json)
     raise typer.Exit(drills.exit_code(rows))
 

@@ -31,24 +31,26 @@ class Drilled:
     scenario: str
 
 
-def drill(names: Sequence[str], progress: Callable[[int, int], None] | None = None) -> list[Drilled]:
-    """Run the named faults, or all; raises :class:`InputError` for an unknown one."""
+def drill(
+    names: Sequence[str], progress: Callable[[int, int], None] | None = None, check: str = "exhaustive"
+) -> list[Drilled]:
+    """Run the named faults, or all, at a level of checking; raises :class:`InputError` for an unknown one."""
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
         raise InputError("fault", 0, "", unknown_name("a fault", unknown[0], FAULTS, "kvtwin faults"))
     chosen = [FAULTS[name] for name in dict.fromkeys(names)] or list(FAULTS.values())
     rows = []
     for place, fault in enumerate(chosen):
-        rows.append(_drill_one(fault))
+        rows.append(_drill_one(fault, check))
         if progress is not None:
             progress(place + 1, len(chosen))
     return rows
 
 
-def _drill_one(fault: Fault) -> Drilled:
+def _drill_one(fault: Fault, check: str) -> Drilled:
     scenario = catalog.load(fault.scenario)
-    broken = run_scenario(scenario, fault.build, check="exhaustive")
-    sound = run_scenario(scenario, find_build(fault.base), check="exhaustive")
+    broken = run_scenario(scenario, fault.build, check=check)
+    sound = run_scenario(scenario, find_build(fault.base), check=check)
     fired = tuple(dict.fromkeys(violation.code for violation in broken.violations))
     base_fired = tuple(dict.fromkeys(violation.code for violation in sound.violations))
     wanted = fault.fires[0]

@@ -27,6 +27,7 @@ from model.warmup import Warmed
 
 EVERY = 256  # steps between exhaustive checks in incremental mode
 EVERY_ROW = 64  # iterations between comparisons of the device's rows with the sequences, likewise
+CHEAP = 8192  # pages of all pools up to which counting them costs no more than an iteration
 
 
 class Watch:
@@ -48,6 +49,7 @@ class Watch:
         self.preemptions = PreemptionLaw(engine, docket)
         self.told = ToldRows(engine, docket)
         self.steps.on_stalled = self._thorough
+        self._cheap = sum(pool.total for pool in engine.twin.pools.values()) <= CHEAP
         engine.on_planned = self._planned
         engine.scheduler.on_refused = self._refused
         engine.scheduler.on_starved = self.steps.starved
@@ -110,6 +112,8 @@ class Watch:
         self.sequences.shapes(chunks, plan.iteration)
         if self.exhaustive:
             self._thorough(plan.iteration)
+        elif self._cheap and any(row.last for row in plan.context):
+            self.references.check(plan.iteration)  # a whole prompt was published: pages may have left the index
         every = self.exhaustive or plan.iteration % EVERY_ROW == EVERY_ROW - 1
         self.sequences.row_tables(plan.generation if every else fresh, plan.iteration)
 

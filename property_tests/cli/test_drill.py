@@ -38,3 +38,15 @@ def test_an_unknown_fault_is_one_line(kvtwin: Command) -> None:
         assert (answer.code, answer.out) == (2, "")
         assert answer.err.count("\n") == 1
         assert "'store-at-one'" in answer.err
+
+
+def test_checks_that_look_only_at_what_changed_can_be_drilled(kvtwin: Command) -> None:
+    answer = kvtwin("drill", "resume-keeps-locks", "aborted-load-kept", "--check", "incremental", "--json")
+    assert answer.code == 0
+    assert {row["first"] for row in answer.json()["faults"]} == {"REF"}
+
+
+def test_a_drill_without_checks_is_refused(kvtwin: Command) -> None:
+    answer = kvtwin("drill", "raw-keys", "--check", "off")
+    assert answer.code == 2
+    assert "incremental" in answer.err
