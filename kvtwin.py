@@ -18,8 +18,6 @@ from reports import interrupts
 interrupts.leave_at_once()
 import typer  # noqa: E402
 
-interrupts.raise_again()
-
 FINE, BROKEN, BAD_INPUT, NOTHING_CHECKED, CRASHED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 TRACEBACK = "KVTWIN_TRACEBACK"
 FOUR_BUILDS = "target-only,paired-22,unified-page,unified"
@@ -208,9 +206,9 @@ def drill(
 
     interrupts.raise_again()
     with terminal.progress("drill") as tick:
-        rows = drills.drill((*(name or ()), *(fault or ())), tick, check.value)
-    drills.show(rows, json)
-    raise typer.Exit(drills.exit_code(rows))
+        rows, interrupted = drills.drill((*(name or ()), *(fault or ())), tick, check.value)
+    drills.show(rows, interrupted, json)
+    raise typer.Exit(drills.exit_code(rows, interrupted))
 
 
 @app.command()
@@ -221,7 +219,7 @@ def sweep(
     what: Annotated[
         str | None, typer.Option("--what", metavar="X,Y,Z", help="Grids to run (--list names them); all of them.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Many more combinations: minutes on two cores.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Many more combinations: most of an hour on two cores.")] = False,
     every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="About one combination in N.")] = 1,
     workers: Annotated[int | None, typer.Option("--workers", metavar="N", min=1, help="Processes; the cores.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the grids and their axes; nothing runs.")] = False,
@@ -362,6 +360,8 @@ def _drop_output() -> None:
     if sys.stdout is sys.__stdout__ and sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
+
+interrupts.raise_again()
 
 if __name__ == "__main__":
     sys.exit(main())

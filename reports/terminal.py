@@ -158,7 +158,12 @@ def _figures(result: RunResult, summary: dict[str, Any]) -> Iterator[tuple[str, 
     for pool in result.occupancy:
         yield f"pool {pool.name}", f"peak {pool.peak:,} of {pool.device_pages:,} pages"
     yield "checked", _checked(result)
-    yield "digests", f"decisions {result.decision_digest[:16]}, memory {result.memory_digest[:16]}"
+    yield "digests", f"decisions {_short(result.decision_digest)}, memory {_short(result.memory_digest)}"
+
+
+def _short(digest: str) -> str:
+    """The start of a digest, or the words that stand for one, whole."""
+    return digest[:16] if len(digest) == 64 else digest
 
 
 def _checked(result: RunResult) -> str:

@@ -77,6 +77,12 @@ class RunResult:
             return NOTHING_CHECKED
         return NOTHING_CHECKED if self.nothing_checked else FINE
 
+    def whole(self) -> RunResult:
+        """This result, if the run came to its end; raises KeyboardInterrupt where Ctrl-C cut it."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+        return self
+
     @property
     def codes(self) -> list[str]:
         """Codes of the laws that broke, each once, sorted."""

@@ -10,22 +10,67 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from property_tests.cli.conftest import Command
+from reports import drill
+from reports.figures import base
+from sim.result import RunResult
 
 KVTWIN = [sys.executable, "-m", "kvtwin"]
 
 
-@pytest.mark.parametrize("after_s", [0.15, 0.3, 0.6, 0.9])
+# As the command starts, told when its first line has run: how long Python needs up to there is not kvtwin's.
+STARTING = """
+from reports import interrupts
+interrupts.leave_at_once()
+print("up", flush=True)
+import runpy, sys
+sys.argv = ["kvtwin", *sys.argv[1:]]
+runpy.run_module("kvtwin", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.3, 0.6])
 def test_ctrl_c_while_it_starts_is_one_line(after_s: float) -> None:
-    process = subprocess.Popen([*KVTWIN, "run", "agentic"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", STARTING, "run", "agentic"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "up\n"
     time.sleep(after_s)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=120)
     assert (process.returncode, told) == (130, "kvtwin: interrupted\n")
+
+
+def test_ctrl_c_in_a_drill_keeps_the_faults_that_were_run_and_judges_no_other(
+    kvtwin: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = drill.run_scenario
+
+    def third_is_cut(*arguments: Any, **options: Any) -> RunResult:
+        done.append(1)
+        return replace(runs(*arguments, **options), interrupted=len(done) == 3)
+
+    done: list[int] = []
+    monkeypatch.setattr("reports.drill.run_scenario", third_is_cut)
+    answer = kvtwin("drill", "raw-keys", "trim-only", "--json")
+    assert (answer.code, answer.err) == (130, "kvtwin: interrupted\n")
+    told = json.loads(answer.out)
+    assert told["interrupted"]
+    assert [(fault["name"], fault["verdict"]) for fault in told["faults"]] == [("raw-keys", "caught")]
+
+
+def test_ctrl_c_in_the_table_of_figures_ends_it(kvtwin: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = base.run_scenario
+    monkeypatch.setattr(
+        "reports.figures.base.run_scenario", lambda *given, **more: replace(runs(*given, **more), interrupted=True)
+    )
+    answer = kvtwin("seeds", "X5")
+    assert (answer.code, answer.err) == (130, "kvtwin: interrupted\n")
 
 
 def ctrl_c_in(build: str) -> Callable[[str], object]:

@@ -103,7 +103,7 @@ class Runs:
         key = (name, chosen.name, tag, check)
         if key not in self._done:
             scenario = catalog.load(name)
-            result = run_scenario(scenario.replace(**changes) if changes else scenario, chosen, check=check)
+            result = run_scenario(scenario.replace(**changes) if changes else scenario, chosen, check=check).whole()
             self._done[key] = replace(result, logs=[])
         return self._done[key]
 
