@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from scenarios.fields import Many, Name, Part, Positive, Seconds, Share, Size, one_of, only_with, refuse, shorthand
+from scenarios.fields import Bandwidth, Loss, Name, Part, Seconds, Share, Size, one_of, only_with, refuse, shorthand
 
 
 def _list(value: Any) -> Any:
@@ -17,6 +17,7 @@ Committed = Annotated[int, Field(ge=1, le=255)]
 Schedule = Annotated[
     list[Committed], Field(min_length=1), BeforeValidator(_list, json_schema_input_type=Committed | list[Committed])
 ]
+Times = Annotated[int, Field(ge=1, le=10_000)]
 Rates = Annotated[
     list[Share] | Name,
     BeforeValidator(_list, json_schema_input_type=Share | list[Share] | Name),
@@ -66,9 +67,9 @@ CostField = Annotated[Cost, BeforeValidator(shorthand("profile", str), json_sche
 class HostLink(Part):
     """The link to the host tier: with it, copies between the tiers take time, and may fail."""
 
-    gib_per_s: Positive
+    gib_per_s: Bandwidth
     latency_us: Seconds = 0.0
-    loss: Share = Field(default=0.0, description="share of the copies that fail")
+    loss: Loss = Field(default=0.0, description="share of the copies that fail")
 
 
 HostLinkField = Annotated[
@@ -92,7 +93,7 @@ class Disturbance(Part):
     pages: Size | None = None
     worker: Size | None = Field(default=None, description="a shrink of one worker's pool only")
     copies: Literal["loads", "stores"] | None = None
-    times: Many = Field(default=1, description="in so many iterations in a row")
+    times: Times = Field(default=1, description="in so many iterations in a row")
 
     @model_validator(mode="after")
     def _complete(self) -> Disturbance:

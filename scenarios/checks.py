@@ -12,6 +12,7 @@ from scenarios.engine_build import unknown
 from scenarios.errors import FieldError
 from scenarios.expect import Promise
 from scenarios.names import check_build, check_law
+from scenarios.ops_schema import ShrinkOp
 from scenarios.workers_schema import AttentionDp
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def check(scenario: Scenario) -> None:
     _check_workers(scenario)
     requests = _requests(scenario)
     _check_disturbances(scenario, config, requests)
+    _check_ops(scenario, config)
     _check_expectations(scenario, config, requests)
 
 
@@ -101,6 +103,12 @@ def _check_disturbances(scenario: Scenario, config: EngineConfig, requests: int 
         if disturbance.pool is not None and disturbance.pool not in config.pools:
             raise FieldError((*location, "pool"), unknown("a pool", disturbance.pool, config.pools))
         _check_request(disturbance.request, requests, (*location, "request"))
+
+
+def _check_ops(scenario: Scenario, config: EngineConfig) -> None:
+    for place, spec in enumerate(scenario.op_specs or ()):
+        if isinstance(spec, ShrinkOp) and spec.pool not in config.pools:
+            raise FieldError(("ops", place, "pool"), unknown("a pool", spec.pool, config.pools))
 
 
 def _check_expectations(scenario: Scenario, config: EngineConfig, requests: int | None) -> None:

@@ -105,7 +105,7 @@ class EngineParts:
             stall_passes=spec.stall_passes,
             partial_children=spec.partial_children,
             deferral=spec.deferral,
-            graph_batches=tuple(sorted(set(spec.graph_batches))),
+            graph_batches=_graphs(spec.graph_batches, value("max_batch")),
         )
         least = limits.chunk_unit + drafts  # the last chunk is charged the drafts as well
         if limits.chunked_prefill and limits.max_num_tokens < least:
@@ -206,17 +206,39 @@ class EngineParts:
             tensor_parallel=self.tensor_parallel,
         )
         config = self.build_pools(bare, rules)
-        for name, size in config.pools.items():
-            if max(size.device_pages, size.host_pages) > _MOST_PAGES:
-                raise FieldError(
-                    ("pools", name), f"expected at most {_MOST_PAGES:,} pages, found {size.device_pages:,}"
-                )
-        check_windows(target + draft, limits, config.pools)
+        try:
+            check_pages(config.pools, ("pools",))
+            check_windows(target + draft, limits, config.pools, ("pools",))
+        except FieldError as error:
+            if self.memory is None:
+                raise
+            raise FieldError(("memory",), f"{error.problem} in the pool {error.location[1]!r}") from error
         return config
 
 
-def check_windows(lifecycles: tuple[Lifecycle, ...], limits: Limits, pools: dict[str, PoolSize]) -> None:
-    """Refuse a window that its pool can never hold."""
+def _graphs(sizes: list[int], most: int) -> tuple[int, ...]:
+    """Batch sizes of the captured graphs, ascending; a graph is captured once and for a batch that can run."""
+    for place, size in enumerate(sizes):
+        location = ("limits", "graph_batches", place)
+        if size > most:
+            raise FieldError(location, f"expected at most max_batch ({most}), found {size}")
+        if place and size <= sizes[place - 1]:
+            raise FieldError(location, f"expected more than {sizes[place - 1]}, the size before it, found {size}")
+    return tuple(sizes)
+
+
+def check_pages(pools: dict[str, PoolSize], location: tuple[str | int, ...]) -> None:
+    """Refuse a pool, named below ``location``, of more pages than the model keeps in memory."""
+    for name, size in pools.items():
+        most = max(size.device_pages, size.host_pages)
+        if most > _MOST_PAGES:
+            raise FieldError((*location, name), f"expected at most {_MOST_PAGES:,} pages, found {most:,}")
+
+
+def check_windows(
+    lifecycles: tuple[Lifecycle, ...], limits: Limits, pools: dict[str, PoolSize], location: tuple[str | int, ...]
+) -> None:
+    """Refuse a window that its pool, named below ``location``, can never hold."""
     for lifecycle in lifecycles:
         if lifecycle.window is None:
             continue
@@ -224,7 +246,7 @@ def check_windows(lifecycles: tuple[Lifecycle, ...], limits: Limits, pools: dict
         room = pools[lifecycle.pool].device_pages
         if pages > room:
             raise FieldError(
-                ("pools", lifecycle.pool, "device_pages"),
+                (*location, lifecycle.pool, "device_pages"),
                 f"expected at least {pages} pages for the window of {lifecycle.window} tokens "
                 f"({lifecycle.name}, pages of {limits.page_size}), found {room}",
             )

@@ -21,8 +21,10 @@ Count = Annotated[int, Field(ge=1, le=1 << 40)]
 Many = Annotated[int, Field(ge=1, le=1_000_000)]
 Depth = Annotated[int, Field(ge=0, le=254)]
 Size = Annotated[int, Field(ge=0, le=1 << 40)]
-Seconds = Annotated[float, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Positive = Annotated[float, Field(gt=0)]
+Bandwidth = Annotated[float, Field(ge=1e-6, le=1e6)]  # GiB/s: the transfer of a page ends, and takes time
+Loss = Annotated[float, Field(ge=0, le=0.9)]  # what is sent again must arrive at some time
 Share = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 Stream = Annotated[int, Field(ge=0, lt=1 << 64)]

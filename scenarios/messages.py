@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
@@ -25,8 +26,8 @@ _EXPECTED = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
     "too_short": "at least one entry",
-    "union_tag_not_found": "a mapping with its kind in 'op'",
 }
+_FLOAT = re.compile(r"([-+]?[0-9]+)(\.[0-9]*)?[eE]([-+]?)([0-9]+)")
 _BOUNDS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("more than", "gt"),
@@ -53,12 +54,22 @@ def _problem(item: Any, document: Document, model: type[BaseModel]) -> InputErro
     if kind == "missing":
         return InputError(document.file, line, field_name((*shown, location[-1])), "expected a value, found none")
     if kind == "extra_forbidden":
-        name = str(location[-1])
-        near = get_close_matches(name, sorted(fields_at(model, location[:-1])), n=1, cutoff=0.6)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        problem = f"expected a known field{hint}, found unknown {name!r}"
-        return InputError(document.file, line, field_name(shown), problem)
+        return InputError(document.file, line, field_name(shown), _surplus(model, location))
     return InputError(document.file, line, field_name(shown), _text(kind, value, context, item["msg"]))
+
+
+def _surplus(model: type[BaseModel], location: Location) -> str:
+    """What is wrong with the unknown field at ``location``, which may be a field of another branch of a union."""
+    name, owners = str(location[-1]), models_at(model, location[:-1])
+    tags = {tag for owner in owners if (tag := tag_of(owner)) is not None and tag in location[-2:-1]}
+    if tags:
+        others = [other for other in models_at(model, location[:-2]) if name in _labels(other)]
+        if others:
+            having = ", ".join(sorted(tag_of(other) or "" for other in others))
+            return f"expected a field of {tags.pop()}, found {name!r}, which belongs to {having}"
+    near = get_close_matches(name, sorted(set().union(*map(_labels, owners))), n=1, cutoff=0.6)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"expected a known field{hint}, found unknown {name!r}"
 
 
 def _text(kind: str, value: object, context: dict[str, Any], message: str) -> str:
@@ -71,26 +82,54 @@ def _text(kind: str, value: object, context: dict[str, Any], message: str) -> st
         near = get_close_matches(str(found), names, n=1, cutoff=0.5)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         return f"expected one of {', '.join(names)}{hint}, found {quote(found)}"
+    if kind == "union_tag_not_found":
+        return f"expected a mapping with its kind in {context['discriminator']}, found {quote(value)}"
     if kind in _BOUNDS:
         words, key = _BOUNDS[kind]
-        return f"expected {words} {context[key]}, found {quote(value)}"
-    return f"expected {_EXPECTED.get(kind, f'valid input ({message})')}, found {quote(value)}"
+        bound = context[key]
+        return f"expected {words} {f'{bound:g}' if isinstance(bound, float) else bound}, found {quote(value)}"
+    hint = _float_hint(value) if kind == "float_type" else ""
+    return f"expected {_EXPECTED.get(kind, f'valid input ({message})')}{hint}, found {quote(value)}"
 
 
-def fields_at(annotation: Any, location: Location) -> set[str]:
-    """Names of the fields that the mapping at ``location`` may have, below the type ``annotation``."""
+def _float_hint(value: object) -> str:
+    """How to write a number that YAML 1.1 takes for text, as it has no point or no sign in its exponent."""
+    parts = _FLOAT.fullmatch(value) if isinstance(value, str) else None
+    if parts is None:
+        return ""
+    whole, fraction, sign, exponent = parts.groups()
+    return f" (write {whole}{fraction or '.0'}e{sign or '+'}{exponent})"
+
+
+def models_at(annotation: Any, location: Location) -> list[type[BaseModel]]:
+    """What the mapping at ``location`` may be, below the type ``annotation``: several for the branches of a union."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        labels = {field.alias or name: field.annotation for name, field in annotation.model_fields.items()}
         if not location:
-            return set(labels)
+            return [annotation]
+        labels = _labels(annotation)
         if location[0] in labels:
-            return fields_at(labels[str(location[0])], location[1:])
-        return fields_at(annotation, location[1:])  # a part that names the branch of a union
+            return models_at(labels[str(location[0])], location[1:])
+        # A part that names the branch of a union: another one's fields are of no use.
+        own = tag_of(annotation) in (None, location[0])
+        return models_at(annotation, location[1:]) if own else []
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        return fields_at(arguments[0], location)
+        return models_at(arguments[0], location)
     if origin in (typing.Union, types.UnionType):
-        return set().union(*(fields_at(argument, location) for argument in arguments))
+        return [model for argument in arguments for model in models_at(argument, location)]
     if origin in (list, dict) and location:
-        return fields_at(arguments[-1], location[1:])
-    return set()
+        return models_at(arguments[-1], location[1:])
+    return []
+
+
+def tag_of(model: type[BaseModel]) -> str | None:
+    """The one value of the field that tells ``model`` from the other branches of its union, or ``None``."""
+    for field in model.model_fields.values():
+        if typing.get_origin(field.annotation) is Literal and len(typing.get_args(field.annotation)) == 1:
+            return typing.get_args(field.annotation)[0]
+    return None
+
+
+def _labels(model: type[BaseModel]) -> dict[str, Any]:
+    """Types of the fields of ``model``, by their names in the file."""
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}

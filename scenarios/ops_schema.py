@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from scenarios.fields import Count, Name, Part, Size, Stream
+from scenarios.fields import Count, Name, Part, Size, Stream, unusable
 from scenarios.workload_schema import Prompt, ScopeSpec
+
+
+def _of_both(value: Any) -> None:
+    if value is not None:
+        raise unusable("no worker (a transfer concerns both)", value)
+
+
+OfBoth = Annotated[None, BeforeValidator(_of_both, json_schema_input_type=None)]
 
 
 class OfWorker(Part):
@@ -77,7 +85,7 @@ class SendOp(Part):
 
     op: Literal["send"]
     request: Size
-    worker: None = None
+    worker: OfBoth = None
 
 
 class ArriveOp(Part):
@@ -85,7 +93,7 @@ class ArriveOp(Part):
 
     op: Literal["arrive"]
     request: Size
-    worker: None = None
+    worker: OfBoth = None
 
 
 class AbortOp(Part):
@@ -94,7 +102,7 @@ class AbortOp(Part):
     op: Literal["abort"]
     request: Size
     recompute: bool = False
-    worker: None = None
+    worker: OfBoth = None
 
 
 class LandOp(OfWorker):

@@ -26,7 +26,7 @@ from scenarios.engine_schema import (
 )
 from scenarios.errors import FieldError, InputError, field_name
 from scenarios.expect import Expect
-from scenarios.fields import Name, Part, ScenarioName, Seed, one_of, only_with
+from scenarios.fields import Name, Part, ScenarioName, Seed, one_of, only_with, refuse
 from scenarios.fit import Fit
 from scenarios.names import find_build
 from scenarios.ops_build import build_ops
@@ -63,7 +63,9 @@ class Scenario(Part):
     host_link: HostLinkField | None = Field(default=None, description="copies to and from the host tier take time")
     workload_spec: WorkloadSpec | None = Field(default=None, alias="workload")
     prefixes: dict[Name, PrefixField] = Field(default_factory=dict, description="shared prefixes of the prompts in ops")
-    op_specs: list[OpSpec] | None = Field(default=None, alias="ops", description="inputs of the engine, one by one")
+    op_specs: list[OpSpec] | None = Field(
+        default=None, alias="ops", min_length=1, description="inputs of the engine, one by one"
+    )
     trace_file: Name | None = Field(default=None, alias="trace", description="a trace of ops, relative to this file")
     acceptance: Acceptance = Field(default_factory=lambda: Acceptance(forced=[1]))
     cost: CostField = Field(default_factory=Cost)
@@ -78,8 +80,10 @@ class Scenario(Part):
     def _one_source(self) -> Scenario:
         source = one_of(self, ("workload_spec", "op_specs", "trace_file"))
         only_with(self, "prefixes", "ops", source == "op_specs")
-        only_with(self, "memory", "no pools", self.pools is None)
-        only_with(self, "host_link", "a single worker", self.workers is None)
+        if self.memory is not None and self.pools is not None:
+            raise refuse("expected either pools or memory, found both")
+        if self.host_link is not None and self.workers is not None:
+            raise refuse("expected host_link with a single worker only, found it beside workers")
         return self
 
     # -- what runs -----------------------------------------------------------------------------------------------

@@ -9,11 +9,12 @@ from pydantic import Field
 
 from model.config import EngineConfig, PoolSize
 from model.topology import Topology
-from scenarios.engine_build import check_windows, unknown
+from scenarios.engine_build import check_pages, check_windows, unknown
 from scenarios.engine_schema import PoolField
 from scenarios.errors import FieldError
-from scenarios.fields import Name, Part, Positive, Seconds, Size
+from scenarios.fields import Bandwidth, Loss, Name, Part, Seconds, Size
 
+_MOST_PAGES = 1 << 24  # of all workers, pools and tiers: what the model keeps in memory at once
 Workers = Annotated[int, Field(ge=2, le=64)]
 
 
@@ -38,8 +39,9 @@ class Several(Part):
             if name not in config.pools:
                 raise FieldError((*location, name), unknown("a pool", name, config.pools))
         sizes = {name: PoolSize(size.device_pages, size.host_pages) for name, size in own.items()}
+        check_pages(sizes, location)
         changed = replace(config, pools={**config.pools, **sizes})
-        check_windows((*config.target, *config.draft), config.limits, changed.pools)
+        check_windows((*config.target, *config.draft), config.limits, changed.pools, location)
         return changed
 
     def options(self) -> dict[str, int]:
@@ -66,9 +68,9 @@ class TensorParallel(Several):
 class Link(Part):
     """What joins a prefill and a decode worker; a lost transfer is found out when it should have arrived."""
 
-    gib_per_s: Positive = Field(default=25.0, description="bandwidth; transfers share it one after the other")
+    gib_per_s: Bandwidth = Field(default=25.0, description="bandwidth; transfers share it one after the other")
     latency_s: Seconds = 0.0
-    loss: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.0, description="share of transfers that are lost")
+    loss: Loss = Field(default=0.0, description="share of transfers that are lost")
     recompute: bool = Field(default=False, description="what is lost is prefilled by the decode worker, not sent again")
 
 
@@ -93,4 +95,8 @@ WorkersField = Annotated[AttentionDp | TensorParallel | Disaggregated, Field(dis
 
 def topology_of(workers: AttentionDp | TensorParallel | Disaggregated, config: EngineConfig) -> Topology:
     """The workers that a file describes, each with its configuration."""
-    return Topology(workers.kind, workers.configs(config), tuple(workers.options().items()))
+    configs = workers.configs(config)
+    pages = sum(size.device_pages + size.host_pages for own in configs for size in own.pools.values())
+    if pages > _MOST_PAGES:
+        raise FieldError(("workers",), f"expected at most {_MOST_PAGES:,} pages of all workers, found {pages:,}")
+    return Topology(workers.kind, configs, tuple(workers.options().items()))

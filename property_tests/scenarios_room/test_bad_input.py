@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from property_tests.scenarios_room.bad_values import VALUES
 from property_tests.scenarios_room.helpers import ONE_REQUEST, TINY, parse
 from scenarios.errors import InputError, quote
 from scenarios.loader import load_scenario, parse_scenario, trace_scenario
@@ -149,7 +150,7 @@ CASES = {
         "pools: {target: 9}\nmemory: {device: 1 GiB}\n" + ONE_REQUEST,
         1,
         "",
-        "memory only beside no pools",
+        "expected either pools or memory, found both",
     ),
     "host link without a host tier": (
         "host_link: 50\n" + ONE_REQUEST,
@@ -300,6 +301,7 @@ CASES = {
     ),
     "range backwards": (ONE_REQUEST + "expect: {requests: {3-2: {cached_tokens: 0}}}\n", 4, "expect", "found '3-2'"),
     "brace in a value": ("seed: '{x}'\n" + ONE_REQUEST, 3, "seed", "found '{x}'"),
+    **VALUES,
 }
 
 
