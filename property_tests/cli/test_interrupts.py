@@ -17,9 +17,8 @@ from typing import Any
 import pytest
 
 from property_tests.cli.conftest import Command
-from reports import drill
-from reports.figures import base
 from sim.result import RunResult
+from sim.run import run_scenario
 
 KVTWIN = [sys.executable, "-m", "kvtwin"]
 
@@ -49,11 +48,9 @@ def test_ctrl_c_while_it_starts_is_one_line(after_s: float) -> None:
 def test_ctrl_c_in_a_drill_keeps_the_faults_that_were_run_and_judges_no_other(
     kvtwin: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = drill.run_scenario
-
     def third_is_cut(*arguments: Any, **options: Any) -> RunResult:
         done.append(1)
-        return replace(runs(*arguments, **options), interrupted=len(done) == 3)
+        return replace(run_scenario(*arguments, **options), interrupted=len(done) == 3)
 
     done: list[int] = []
     monkeypatch.setattr("reports.drill.run_scenario", third_is_cut)
@@ -65,9 +62,9 @@ def test_ctrl_c_in_a_drill_keeps_the_faults_that_were_run_and_judges_no_other(
 
 
 def test_ctrl_c_in_the_table_of_figures_ends_it(kvtwin: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = base.run_scenario
     monkeypatch.setattr(
-        "reports.figures.base.run_scenario", lambda *given, **more: replace(runs(*given, **more), interrupted=True)
+        "reports.figures.base.run_scenario",
+        lambda *given, **more: replace(run_scenario(*given, **more), interrupted=True),
     )
     answer = kvtwin("seeds", "X5")
     assert (answer.code, answer.err) == (130, "kvtwin: interrupted\n")
