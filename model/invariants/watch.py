@@ -26,6 +26,8 @@ from model.shadow import Shadow
 from model.warmup import Warmed
 
 EVERY = 256  # steps between exhaustive checks in incremental mode
+SMALL_INDEX = 256  # keys up to which exhaustive mode looks at the whole index at every step,
+EVERY_INDEX = 16  # and beyond which at every so many iterations, and at the drain
 EVERY_ROW = 64  # iterations between comparisons of the device's rows with the sequences, likewise
 CHEAP = 8192  # pages of all pools up to which counting them costs no more than an iteration
 
@@ -218,10 +220,14 @@ class Watch:
                     return self._request_of(record[3])
         return self._request_of(self.shadow.owner[index][slot])
 
+    def _cached_blocks(self) -> int:
+        """Keys of all prefix trees: what one look at the whole index costs."""
+        return sum(len(manager.tree.index) for manager in self.engine.twin.managers)
+
     def _thorough(self, step: int) -> None:
         self.references.check_owners(self._live_owners(), step)
         self.references.check(step)
-        if self.exhaustive:
+        if self.exhaustive and (self._cached_blocks() <= SMALL_INDEX or not step % EVERY_INDEX):
             self.index.check(step)
         self.references.check_pairs(step)
 
