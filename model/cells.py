@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from model.joint import Column, Twin
 
 
+FEW = 6  # pages up to which a loop beats numpy
+
+
 class CellStore:
     """Cells of every pool, ``[slots, page]`` of 64 bits, with the version, tenant and published length of each page."""
 
@@ -36,6 +39,7 @@ class CellStore:
         self.cells = [np.full((pool.total, self.page), UNWRITTEN, dtype=np.uint64) for pool in self.pools]
         self.flat = [memoryview(cells.reshape(-1)) for cells in self.cells]
         self.versions = [np.zeros(pool.total, dtype=np.int64) for pool in self.pools]
+        self.counts = [memoryview(versions) for versions in self.versions]  # the same, to be moved one at a time
         self.owner = [array("q", bytes(8 * pool.total)) for pool in self.pools]
         self.sealed = [array("i", bytes(4 * pool.total)) for pool in self.pools]  # published tokens of the page
         self.pool_of = [self.pools.index(column.pool) for column in self.columns]
@@ -46,13 +50,15 @@ class CellStore:
 
     def grant(self, pool: int, slots: array[int], owner: int) -> None:
         """A new tenancy of pages starts: every cell is UNWRITTEN."""
-        if len(slots) == 1:
-            slot = slots[0]
-            begin = slot * self.page
-            self.flat[pool][begin : begin + self.page] = self._unwritten
-            self.versions[pool][slot] += 1
-            self.owner[pool][slot] = owner
-            self.sealed[pool][slot] = 0
+        if len(slots) <= FEW:
+            flat, page, owners, sealed = self.flat[pool], self.page, self.owner[pool], self.sealed[pool]
+            counts = self.counts[pool]
+            for slot in slots:
+                begin = slot * page
+                flat[begin : begin + page] = self._unwritten
+                counts[slot] += 1
+                owners[slot] = owner
+                sealed[slot] = 0
         else:
             chosen = np.frombuffer(slots, dtype=np.int32)
             self.cells[pool][chosen] = UNWRITTEN

@@ -83,6 +83,27 @@ class EvictionRings:
         ring.pages.extend(pages)
         self._stamps[np.asarray(pages, dtype=np.int32)] = np.arange(start, start + len(pages))
 
+    def picture(self) -> tuple:
+        """All that the order depends on but the pages' states, slots and priorities, as values (a view for checks)."""
+        rings = [(key, ring.head, ring.dropped, ring.pages.tobytes()) for key, ring in self.rings.items()]
+        return (self.stamp.tobytes(), rings)
+
+    def hold_all(self, pages: list[int]) -> bool:
+        """Whether the evictor would come across each device page of ``pages``.
+
+        Its stamp names the only entry of a page that can be alive.
+        """
+        rings = {key[1]: (ring.pages, ring.head, ring.dropped) for key, ring in self.rings.items() if not key[0]}
+        slots, last, priority, stamps = self.pool.slot, self.pool.device_pages, self.pool.priority, self.stamp
+        for page in pages:
+            if slots[page] >= last:
+                continue
+            entries, head, dropped = rings.get(priority[page], ((), 0, 0))
+            place = stamps[page] - dropped
+            if not head <= place < len(entries) or entries[place] != page:
+                return False
+        return True
+
     def order(self) -> list[int]:
         """Device pages the evictor would take, next first (a view for checks; nothing changes)."""
         found: list[int] = []

@@ -21,6 +21,7 @@ from model.rules.layout import Index
 if TYPE_CHECKING:
     from model.tree import Node, PrefixTree
 
+FEW = 6  # pages of a grant from which on numpy beats a loop
 BULK = 24  # from this many pages on, numpy beats a loop
 UNCACHED = 255  # column of a page that no node caches
 
@@ -135,21 +136,18 @@ class PagePool:
         """Take ``count`` device pages, locked once each; the caller has seen that they are obtainable."""
         if len(self.free_slots) < count:
             self._make_room(count)
-        if count == 1:
-            page = self.free_ids.pop()
-            if self.host_pages:
+        pages = self.free_ids[len(self.free_ids) - count :]
+        pages.reverse()
+        del self.free_ids[len(self.free_ids) - count :]
+        if self.host_pages:
+            for page in pages:
                 self.slot[page] = self.free_slots.pop()
-            self.locks[page] = 1
-            self.state[page] = LOCKED
-            self.tenancy[page] += 1
-            pages = array("i", (page,))
+        if count < FEW:
+            for page in pages:
+                self.locks[page] = 1
+                self.state[page] = LOCKED
+                self.tenancy[page] += 1
         else:
-            pages = self.free_ids[len(self.free_ids) - count :]
-            pages.reverse()
-            del self.free_ids[len(self.free_ids) - count :]
-            if self.host_pages:
-                for page in pages:
-                    self.slot[page] = self.free_slots.pop()
             chosen = np.frombuffer(pages, dtype=np.int32)
             self._locks[chosen] = 1
             self._state[chosen] = LOCKED

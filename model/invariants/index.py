@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 from model.invariants.base import Docket, Violation
 from model.joint import Twin
+from model.manager import Manager
 from model.pages import PagePool
 from model.table import NO_PAGE
+from model.tree import Node
 
 
 class IndexLaw:
@@ -19,27 +21,32 @@ class IndexLaw:
     def check(self, step: int) -> None:
         """Look at every cached node: its key finds it, its parent knows it, and its pages are cached as its own."""
         for manager in self.twin.managers:
-            tree = manager.tree
             self.docket.count("PUB")
-            for key, node in tree.index.items():
-                linked = node.parent is not None and node.parent.children.get(key) is node
+            pools = manager.tree.pools
+            cached, columns = [pool.node for pool in pools], [pool.column for pool in pools]
+            for key, node in manager.tree.index.items():
+                parent = node.parent
+                linked = node.alive and parent is not None and parent.children.get(key) is node
                 for column, page in enumerate(node.pages):
-                    if page == NO_PAGE:
-                        continue
-                    pool = tree.pools[column]
-                    if linked and node.alive and pool.node[page] is node and pool.column[page] == column:
-                        continue
-                    other = pool.node[page]
-                    self.docket.report(
-                        Violation(
-                            "PUB",
-                            "a key finds a page that is not cached under it",
-                            self.tenant(pool, page),
-                            pool.name,
-                            page,
-                            node.ordinal * manager.page_size,
-                            step,
-                            expected=f"one key: {node.length} tokens of block {node.ordinal}",
-                            found="a page without a key" if other is None else f"the page of {other.length} tokens",
-                        )
-                    )
+                    if page != NO_PAGE:
+                        if linked and cached[column][page] is node and columns[column][page] == column:
+                            continue
+                        self._unknown(manager, node, column, step)
+
+    def _unknown(self, manager: Manager, node: Node, column: int, step: int) -> None:
+        """Report the page of a node that is not cached as the node's own."""
+        page, pool = node.pages[column], manager.tree.pools[column]
+        other = pool.node[page]
+        self.docket.report(
+            Violation(
+                "PUB",
+                "a key finds a page that is not cached under it",
+                self.tenant(pool, page),
+                pool.name,
+                page,
+                node.ordinal * manager.page_size,
+                step,
+                expected=f"one key: {node.length} tokens of block {node.ordinal}",
+                found="a page without a key" if other is None else f"the page of {other.length} tokens",
+            )
+        )

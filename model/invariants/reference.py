@@ -6,6 +6,7 @@ checked with plain loops, large ones with numpy; both must agree.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Container, Iterator
 
 import numpy as np
@@ -25,6 +26,16 @@ def _nobody(pool: PagePool, page: int) -> int:
     return -1
 
 
+class _Picture:
+    """What a sound pool was made of, as it was read: ``facts``, its ``droppable`` pages, the eviction ``order``."""
+
+    __slots__ = ("droppable", "facts", "order")
+
+    def __init__(self, facts: tuple, droppable: list[int]) -> None:
+        self.facts, self.droppable = facts, droppable
+        self.order: tuple = ()
+
+
 class ReferenceLaw:
     """Conservation of one engine's pages."""
 
@@ -41,6 +52,16 @@ class ReferenceLaw:
         self.tenant = tenant  # pool, page -> request that was granted it last
         self._seen: dict[str, tuple[NDArray[np.uint8], NDArray[np.int64]]] = {}
         self._checks = 0
+        self._pictures: dict[str, _Picture] = {}
+        self._columns = {
+            pool.name: [
+                (manager, column)
+                for manager in twin.managers
+                for column, other in enumerate(manager.pools)
+                if other is pool
+            ]
+            for pool in twin.pools.values()
+        }
 
     def check(self, step: int, drained: bool = False, bulk: bool | None = None) -> None:
         """Check every pool; ``drained`` also wants nothing held. ``bulk`` forces one of the two implementations."""
@@ -116,39 +137,75 @@ class ReferenceLaw:
                         yield np.array([p for _, p in sequence.stale[column]], dtype=np.int32).tobytes(), False
 
     def _sound(self, pool: PagePool) -> bool:
-        """Whether a small pool obeys the whole law, in plain loops; what is wrong with it is for the slower checks."""
-        locks, holds = [0] * pool.total, [0] * pool.total
-        for manager in self.twin.managers:
-            for column, other in enumerate(manager.pools):
-                if other is not pool:
-                    continue
-                for sequence in manager.sequences.values():
-                    counts, table = locks if sequence.status is ACTIVE else holds, sequence.tables[column]
-                    for page in table.sinks:
-                        counts[page] += 1
-                    for page in table.pages:
-                        counts[page] += 1
-                    for _, page in sequence.stale[column]:
-                        holds[page] += 1
-        wanted = [
-            LOCKED if locked else HELD if held else FREE if node is None else DROPPABLE
-            for locked, held, node in zip(locks, holds, pool.node, strict=True)
-        ]
-        if list(pool.state) != wanted or pool.locks.tolist() != locks or pool.holds.tolist() != holds:
-            return False
-        free = [page for page, state in enumerate(wanted) if state == FREE]
-        if pool.host_pages or sorted(pool.free_ids) != free or pool.host_droppable:
-            return False
-        droppable = [page for page, state in enumerate(wanted) if state == DROPPABLE]
-        if pool.droppable != len(droppable) or pool.demotable != wanted.count(HELD):
-            return False
-        for page in droppable:
-            node = pool.node[page]
-            if node is None or not node.alive or node.pages[pool.column[page]] != page:
+        """Whether a small pool obeys the whole law, in plain loops; what is wrong with it is for the slower checks.
+
+        Everything that the verdict depends on is read anew and compared, byte by byte, with what the last sound pool
+        was made of; only what differs is counted again.
+        """
+        locked, held = array("i"), array("i")
+        for manager, column in self._columns[pool.name]:
+            for sequence in manager.sequences.values():
+                pages, table = locked if sequence.status is ACTIVE else held, sequence.tables[column]
+                if table.sinks:
+                    pages.extend(table.sinks)
+                pages.extend(table.pages)
+                if sequence.stale[column]:
+                    held.extend([page for _, page in sequence.stale[column]])
+        used = (locked.tobytes(), held.tobytes(), pool.locks.tobytes(), pool.holds.tobytes(), bytes(pool.state))
+        counted = (pool.droppable, pool.demotable, pool.host_droppable)
+        free = (pool.free_ids.tobytes(), pool.free_slots.tobytes(), pool.free_host.tobytes(), pool.slot.tobytes())
+        picture = (used, counted, free, pool.node)
+        known = self._pictures.get(pool.name)
+        if known is None or known.facts != picture:
+            droppable = self._counted(pool, locked, held)
+            if droppable is None:
                 return False
-        return all(node is None or state != FREE for node, state in zip(pool.node, wanted, strict=True)) and set(
-            droppable
-        ) <= set(pool.rings.order())
+            known = self._pictures[pool.name] = _Picture((used, counted, free, pool.node.copy()), droppable)
+        nodes, columns = pool.node, pool.column
+        for page in known.droppable:
+            node = nodes[page]
+            if node is None or not node.alive or node.pages[columns[page]] != page:
+                return False
+        order = (pool.rings.picture(), pool.priority.tobytes())
+        if known.order != order:
+            if not pool.rings.hold_all(known.droppable):
+                return False
+            known.order = order
+        return True
+
+    @staticmethod
+    def _counted(pool: PagePool, locked: array[int], held: array[int]) -> list[int] | None:
+        """Count the references to every page, given those of active sequences and of others; the droppable pages, or
+        ``None`` if states, counters or free lists are not what they should be."""
+        locks, holds = [0] * pool.total, [0] * pool.total
+        for page in locked:
+            locks[page] += 1
+        for page in held:
+            holds[page] += 1
+        if pool.locks.tolist() != locks or pool.holds.tolist() != holds:
+            return None
+        wanted = [
+            LOCKED if locks else HELD if holds else FREE if node is None else DROPPABLE
+            for locks, holds, node in zip(locks, holds, pool.node, strict=True)
+        ]
+        if list(pool.state) != wanted:
+            return None
+        free, droppable = list[int](), list[int]()
+        for page, state in enumerate(wanted):
+            if state <= DROPPABLE:
+                (droppable if state else free).append(page)
+        if sorted(pool.free_ids) != free:
+            return None
+        counted = (len(droppable), wanted.count(HELD), 0)
+        if pool.host_pages:
+            slots, last = pool.slot, pool.device_pages
+            below = len([page for page in droppable if slots[page] >= last])
+            aside = len({page for page in held if wanted[page] == HELD and slots[page] >= last})
+            counted = (counted[0] - below, counted[1] - aside, below)
+            taken = [slot for slot, state in zip(slots, wanted, strict=True) if state != FREE]
+            if sorted([*taken, *pool.free_slots, *pool.free_host]) != list(range(pool.total)):
+                return None
+        return droppable if counted == (pool.droppable, pool.demotable, pool.host_droppable) else None
 
     def _check_loop(self, pool: PagePool, step: int) -> None:
         locks, holds = [0] * pool.total, [0] * pool.total
