@@ -5,13 +5,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 GPU_STAMP := $(VENV)/installed-gpu
+CLUSTER_STAMP := $(VENV)/installed-cluster
+CROSSHAIR_STAMP := $(VENV)/installed-crosshair
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help run test test-core test-gpu lint format bench bench-gpu setup clean
+.PHONY: help run fuzz arithmetic test test-core test-gpu lint format bench bench-gpu setup clean
 
 help:
 	@echo "make run     two comparisons of four builds, with tables and plots under runs/"
+	@echo "make fuzz    half an hour of random programs on every correct build, kept in runs/fuzz; it goes on there when called again"
+	@echo "make arithmetic  the tests of page arithmetic by CrossHair, path by path"
 	@echo "make test    lint, types, import layers and every test (installs torch and triton, as lint does)"
 	@echo "make test-core  the tests that need no torch"
 	@echo "make test-gpu   the tests of pools and kernels: on a GPU, else by torch and Triton's interpreter"
@@ -24,17 +28,23 @@ help:
 run: $(STAMP)
 	@$(BIN)/kvtwin compare agentic agent_layers --out runs $(ARGS)
 
+fuzz: $(STAMP)
+	@$(BIN)/kvtwin fuzz --profile nightly --out runs/fuzz $(ARGS)
+
+arithmetic: $(CROSSHAIR_STAMP)
+	$(BIN)/pytest --hypothesis-profile=crosshair property_tests/fuzz/test_arithmetic.py $(ARGS)
+
 test: lint
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
-test-core: $(STAMP)
+test-core: $(CLUSTER_STAMP)
 	$(BIN)/pytest -n $(WORKERS) --ignore=property_tests/gpu_room $(ARGS)
 
 test-gpu: $(GPU_STAMP)
 	$(BIN)/pytest -n $(WORKERS) property_tests/gpu_room $(ARGS)
 
-# pyright reads the types of torch and triton.
-lint: $(GPU_STAMP)
+# pyright reads the types of torch, triton and Dask.
+lint: $(GPU_STAMP) $(CLUSTER_STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
@@ -66,6 +76,15 @@ $(GPU_STAMP): $(STAMP)
 	@echo "installing torch and triton into $(VENV) (about half a minute, once)"
 	@$(BIN)/python -m pip install -qq --constraint constraints.txt --no-build-isolation --editable '.[gpu]'
 	@touch $(GPU_STAMP)
+
+# Campaigns on several machines, which the tests try on this one.
+$(CLUSTER_STAMP): $(STAMP)
+	@$(BIN)/python -m pip install -qq --constraint constraints.txt --no-build-isolation --editable '.[cluster]'
+	@touch $(CLUSTER_STAMP)
+
+$(CROSSHAIR_STAMP): $(STAMP)
+	@$(BIN)/python -m pip install -qq --constraint constraints.txt --no-build-isolation --editable '.[crosshair]'
+	@touch $(CROSSHAIR_STAMP)
 
 clean:
 	rm -rf $(VENV) runs build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache

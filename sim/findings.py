@@ -1,4 +1,4 @@
-"""What fuzzing finds, as plain values: a failure with its shrunk trace, and the sums of one shard of a campaign."""
+"""What fuzzing finds, as plain values: a failure with its shrunk trace, the sums of a shard, a whole campaign."""
 
 from __future__ import annotations
 
@@ -69,3 +69,60 @@ class ShardResult:
         self.evaluations.update(other.evaluations)
         self.features.update(other.features)
         self.failures.extend(other.failures)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Failures that are alike: the law, the kinds of the ops of the smallest program, and how often it was seen.
+
+    ``build``, ``driver``, ``seed`` and ``message`` are those of the failure with the lowest seed; ``folder`` holds it.
+    """
+
+    law: str
+    kinds: tuple[str, ...]
+    build: str
+    driver: str
+    seed: int
+    message: str
+    count: int = 1
+    folder: str = ""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells it apart from others: :attr:`Failure.cause`."""
+        return (self.law, *self.kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """An example that ended the harness itself: its number, and the error in one line."""
+
+    example: int
+    what: str
+
+
+@dataclass(slots=True)
+class Campaigned:
+    """A campaign so far, earlier sessions in the same folder included. ``seconds`` is wall time, of all sessions.
+
+    ``totals`` has no failures: those are ``causes``, the shortest program first. ``resumed`` counts the examples of
+    earlier sessions, ``workers`` the processes of this one.
+    """
+
+    totals: ShardResult = field(default_factory=ShardResult)
+    causes: list[Cause] = field(default_factory=list)
+    crashes: list[Crash] = field(default_factory=list)
+    seconds: float = 0.0
+    resumed: int = 0
+    workers: int = 1
+    interrupted: bool = False
+
+    @property
+    def failures(self) -> int:
+        """Failures of all causes together."""
+        return sum(cause.count for cause in self.causes)
+
+    @property
+    def checked(self) -> bool:
+        """Whether any law was evaluated and any feature reached: silence means nothing otherwise."""
+        return bool(self.totals.evaluations.total() and self.totals.features.total())

@@ -16,7 +16,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ("run", "test", "test-core", "test-gpu", "lint", "format", "bench", "bench-gpu", "setup", "clean")
+TARGETS = (
+    *("run", "fuzz", "arithmetic", "test", "test-core", "test-gpu"),
+    *("lint", "format", "bench", "bench-gpu", "setup", "clean"),
+)
 CUDA_LIBRARIES = ("cuda-", "nvidia-")  # torch's CUDA build pins them itself
 
 
@@ -54,8 +57,9 @@ def test_everything_that_make_installs_is_pinned_to_the_installed_version() -> N
     dependencies = metadata_["dependencies"]
     assert isinstance(dependencies, list)
     roots = [*dependencies, *extras["dev"]]
-    if importlib.util.find_spec("torch") is not None:
-        roots += extras["gpu"]
+    for extra, module in (("gpu", "torch"), ("cluster", "distributed"), ("crosshair", "hypothesis_crosshair_provider")):
+        if importlib.util.find_spec(module) is not None:
+            roots += extras[extra]
     needed = {name for name in closure([Requirement(text) for text in roots]) if not name.startswith(CUDA_LIBRARIES)}
     assert len(needed) > 25
     pinned = pins()
@@ -76,10 +80,11 @@ def test_the_gpu_extra_is_pinned_and_stays_an_extra() -> None:
     assert not [text for text in [*dependencies, *extras["dev"]] if any(name in text for name in heavy)]
 
 
-def test_the_command_line_works_where_torch_does_not() -> None:
+def test_the_command_line_works_where_torch_and_dask_do_not() -> None:
     script = (
         "import sys\n"
-        "sys.modules['torch'] = sys.modules['triton'] = None  # an import of either fails\n"
+        "for name in ('torch', 'triton', 'dask', 'distributed'):\n"
+        "    sys.modules[name] = None  # an import of it fails\n"
         "import kvtwin\n"
         "kvtwin.main()\n"
     )
@@ -87,6 +92,22 @@ def test_the_command_line_works_where_torch_does_not() -> None:
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert '"runs"' in done.stdout
+
+
+@pytest.mark.parametrize("extra", ["cluster", "crosshair"])
+def test_the_extras_of_campaigns_are_pinned_and_stay_extras(extra: str) -> None:
+    metadata_ = project()
+    extras, dependencies = metadata_["optional-dependencies"], metadata_["dependencies"]
+    assert isinstance(extras, dict) and isinstance(dependencies, list)
+    (wanted,) = (Requirement(text) for text in extras[extra])
+    assert wanted.specifier.contains(pins()[canonicalize_name(wanted.name)])
+    assert not [text for text in [*dependencies, *extras["dev"]] if wanted.name in text]
+
+
+def test_nobody_but_lint_and_tests_installs_dask() -> None:
+    for target, wanted in {"run": False, "fuzz": False, "bench": False, "test-core": True, "test": True}.items():
+        done = subprocess.run(["make", "--dry-run", "--always-make", target], cwd=ROOT, capture_output=True, text=True)
+        assert ("'.[cluster]'" in done.stdout) == wanted, target
 
 
 def test_nobody_but_lint_and_tests_installs_torch() -> None:

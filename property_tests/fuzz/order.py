@@ -15,6 +15,7 @@ class Order:
 
     ``driver`` is one of :data:`DRIVERS`, ``machine`` the layer that it drives, one of :data:`MACHINES`; ``seed`` starts
     the numbering of the examples; ``focus`` names the rules under test, whose surroundings are generated more often.
+    ``database`` is where the machines keep failing examples (a folder, or ``redis://...``); it decides nothing else.
     """
 
     builds: tuple[str, ...]
@@ -23,3 +24,4 @@ class Order:
     profile: str = "quick"
     seed: int = 0
     focus: tuple[str, ...] = ()
+    database: str = ""

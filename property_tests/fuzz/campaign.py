@@ -1,0 +1,270 @@
+"""A campaign: shards of examples on an executor until a budget is used up, whatever breaks on the way.
+
+An example is fixed by the order and its number, so shards may be cut anywhere, run anywhere and run again. What a
+shard brought is in the ledger before the next is looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from dataclasses import dataclass, replace
+
+from property_tests.fuzz import digest
+from property_tests.fuzz.crew import Crew, Interrupt
+from property_tests.fuzz.ledger import Ledger
+from property_tests.fuzz.order import Order
+from sim.findings import Campaigned, Cause, Crash, Failure, ShardResult
+
+RunShard = Callable[[Order, int, int, float | None], ShardResult]
+Keep = Callable[[Failure], str]
+Tell = Callable[[Campaigned], None]
+
+SHARD_S = 1.5  # seconds that a shard should take: long against what it costs to hand it out
+FIRST_SHARD, LARGEST_SHARD = 8, 4096  # examples
+BLOCK = 16  # examples of a shard of a machine, whose examples hypothesis numbers: the cut decides what they are
+QUEUED = 2  # shards handed out for each lane, so that none waits for the next
+LOOK_S = 0.2  # how often budget and Ctrl-C are looked at
+CRASHES_BORNE = 3  # of one session
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """When a session ends: after so many seconds or so many examples more, whichever comes first; one must be set."""
+
+    seconds: float | None = None
+    examples: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Examples ``[begin, end)``. ``strikes`` counts how often it crashed the harness."""
+
+    begin: int
+    end: int
+    strikes: int = 0
+
+
+class OtherCode(RuntimeError):
+    """A worker runs other sources than the process that ordered the work."""
+
+
+def work(run: RunShard, order: Order, shard: Shard, seconds: float | None, code: str) -> ShardResult:
+    """Run one shard where this is called; it ends after about ``seconds`` if that is not ``None``."""
+    if code != digest.of_code():
+        raise OtherCode(f"expected workers with the code of the campaign, {code}, found one with {digest.of_code()}")
+    deadline = None if seconds is None else time.monotonic() + seconds
+    return run(order, shard.begin, shard.end - shard.begin, deadline)
+
+
+class Campaign:
+    """One session of a campaign. ``run`` runs a shard, ``keep`` writes a failure and returns its folder's name.
+
+    ``tell`` is called with the state after each shard.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        budget: Budget,
+        crew: Crew,
+        ledger: Ledger,
+        run: RunShard,
+        *,
+        keep: Keep | None = None,
+        tell: Tell | None = None,
+    ) -> None:
+        self.order, self.budget, self.crew, self.ledger = order, budget, crew, ledger
+        self._run_shard = run
+        self._keep = keep or (lambda failure: "")
+        self._tell = tell or (lambda so_far: None)
+        self._running: dict[Future[ShardResult], Shard] = {}
+        self._again: deque[Shard] = deque()  # shards that crashed, or were cut short
+        self._suspects: deque[Shard] = deque()  # shards in whose company a process died: they run one at a time
+        self._numbers = _Numbers(ledger.done)
+        self._left = budget.examples
+        self._size = FIRST_SHARD
+        self._crashes = 0
+        self._dropping = False
+        self._began = time.monotonic()
+
+    def run(self) -> Campaigned:
+        """Run until the budget is used up or Ctrl-C; the state of the campaign, earlier sessions included."""
+        so_far = self.ledger.so_far
+        so_far.workers = self.crew.lanes
+        at_once = True
+        try:
+            with Interrupt() as interrupt:
+                while self._go_on(interrupt):
+                    self._gather()
+                so_far.interrupted = interrupt.seen
+            at_once = False
+        except KeyboardInterrupt:
+            so_far.interrupted = True  # pressed again: what runs is given up
+        finally:
+            self.crew.leave(at_once)
+        return so_far
+
+    # -- handing out -------------------------------------------------------------------------------------------------
+
+    def _go_on(self, interrupt: Interrupt) -> bool:
+        """Hand shards out while there is budget; whether any is running."""
+        if interrupt.seen or self._time_left() == 0.0 or self._crashes >= CRASHES_BORNE:
+            self._dropping = True
+            for future in self._running:
+                future.cancel()
+        elif self._suspects:
+            if not self._running:
+                self._submit(self._suspects.popleft())
+        else:
+            while len(self._running) < QUEUED * self.crew.lanes and not interrupt.seen and self._time_left() != 0.0:
+                shard = self._next()
+                if shard is None:
+                    break
+                self._submit(shard)
+        return bool(self._running)
+
+    def _next(self) -> Shard | None:
+        if self._again:
+            return self._again.popleft()
+        size = BLOCK if self.order.driver == "machine" else self._size
+        if self._left is not None:
+            size = min(size, self._left)
+        if size <= 0:
+            return None
+        begin, end = self._numbers.take(size)
+        if self._left is not None:
+            self._left -= end - begin
+        return Shard(begin, end)
+
+    def _submit(self, shard: Shard) -> None:
+        arguments = (self._run_shard, self.order, shard, self._time_left(), digest.of_code())
+        try:
+            future = self.crew.executor.submit(work, *arguments)
+        except BrokenExecutor:  # a process died while none of its shards was waited for
+            self.crew.renew()
+            future = self.crew.executor.submit(work, *arguments)
+        self._running[future] = shard
+
+    def _time_left(self) -> float | None:
+        """Seconds of the budget that are left, from 0; ``None`` if it is not counted in seconds."""
+        if self.budget.seconds is None:
+            return None
+        return max(0.0, self.budget.seconds - (time.monotonic() - self._began))
+
+    # -- taking in ---------------------------------------------------------------------------------------------------
+
+    def _gather(self) -> None:
+        """Take in the shards that have ended; a broken executor is replaced, and its shards go again."""
+        done, _ = wait(self._running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+        broken: list[Shard] = []
+        for future in sorted(done, key=lambda one: self._running[one].begin):
+            shard = self._running.pop(future)
+            try:
+                result = future.result(timeout=0)
+            except CancelledError:
+                if not self._dropping:
+                    broken.append(shard)  # the cluster gave it up
+            except BrokenExecutor:
+                broken.append(shard)
+            except Exception as error:
+                self._struck(shard, error)
+            else:
+                self._take(shard, result)
+        if broken:
+            self._replace_executor(broken)
+        self._tell(self.ledger.so_far)
+
+    def _replace_executor(self, broken: list[Shard]) -> None:
+        """A process died, and which shard did it nobody knows, unless it was alone: that one is struck."""
+        while self._running:  # their futures end too, some of them well
+            done, _ = wait(self._running, return_when=FIRST_COMPLETED)
+            for future in done:
+                shard = self._running.pop(future)
+                if not future.cancelled() and future.exception() is None:
+                    self._take(shard, future.result())
+                else:
+                    broken.append(shard)
+        try:
+            self.crew.renew()
+        except OSError as error:
+            self._crash(Crash(min(shard.begin for shard in broken), str(error)), CRASHES_BORNE)
+            return
+        if self._dropping:
+            return
+        if len(broken) == 1:
+            self._struck(broken[0], RuntimeError("the process that ran it died"), alone=True)
+        else:
+            self._suspects.extend(sorted(broken, key=lambda shard: shard.begin))
+
+    def _take(self, shard: Shard, result: ShardResult) -> None:
+        count = shard.end - shard.begin
+        ran = count if self.order.driver == "machine" else min(count, result.examples)
+        causes = [self._cause(failure) for failure in sorted(result.failures, key=lambda failure: failure.seed)]
+        if ran:
+            self.ledger.add(shard.begin, shard.begin + ran, result, causes, time.monotonic() - self._began)
+        if ran == count and result.seconds > 0.0:
+            rate = count / result.seconds
+            self._size = max(1, min(LARGEST_SHARD, round(rate * SHARD_S), 2 * max(count, self._size)))
+        elif ran < count and self._time_left() != 0.0 and not self._dropping:
+            self._again.append(replace(shard, begin=shard.begin + ran))
+
+    def _cause(self, failure: Failure) -> Cause:
+        """The failure as the ledger has it; it is written first, unless its like is there."""
+        folder = self.ledger.folder_of(failure) if self.ledger.knows(failure) else self._keep(failure)
+        named = (failure.minimal.build, failure.driver, failure.seed, failure.violation.message)
+        return Cause(failure.law, failure.kinds, *named, folder=folder)
+
+    def _struck(self, shard: Shard, error: Exception, *, alone: bool = False) -> None:
+        """A shard crashed the harness: once may be an accident, twice is looked into, down to one example."""
+        if isinstance(error, OtherCode):
+            self._crash(Crash(shard.begin, str(error)), CRASHES_BORNE)
+            return
+        if self._crashes >= CRASHES_BORNE:
+            return
+        again = self._suspects if alone else self._again
+        shard = replace(shard, strikes=shard.strikes + 1)
+        middle = (shard.begin + shard.end) // 2
+        if shard.strikes < 2:
+            again.append(shard)
+        elif middle > shard.begin:
+            again.append(Shard(shard.begin, middle, 1))
+            again.append(Shard(middle, shard.end, 1))
+        else:
+            line = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+            self._crash(Crash(shard.begin, line), 1)
+
+    def _crash(self, crash: Crash, weight: int) -> None:
+        self._crashes += weight
+        if weight == 1:
+            self.ledger.crash(crash)
+        else:  # not the example's fault, which can run another time
+            self.ledger.so_far.crashes.append(crash)
+
+
+class _Numbers:
+    """Examples that have not run, in ascending order: first the gaps that earlier sessions left."""
+
+    def __init__(self, done: list[tuple[int, int]]) -> None:
+        self._gaps = deque(_gaps(done))
+        self._next = done[-1][1] if done else 0
+
+    def take(self, count: int) -> tuple[int, int]:
+        """The next range, of ``count`` examples at most."""
+        if not self._gaps:
+            self._next += count
+            return (self._next - count, self._next)
+        begin, end = self._gaps.popleft()
+        if end - begin > count:
+            self._gaps.appendleft((begin + count, end))
+        return (begin, min(end, begin + count))
+
+
+def _gaps(done: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    position = 0
+    for begin, end in done:
+        if begin > position:
+            yield (position, begin)
+        position = end

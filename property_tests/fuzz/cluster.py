@@ -1,0 +1,74 @@
+"""Workers on other machines: a Dask cluster as a crew. Only this file knows Dask."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Executor
+from typing import Any
+
+from scenarios.errors import InputError, quote
+
+CONNECT_S = 10  # seconds within which a scheduler answers
+SCHEMES = ("tcp", "tls", "ws", "wss", "ucx")
+
+
+class Cluster:
+    """The workers of the scheduler at ``address``, such as ``tcp://host:8786``.
+
+    Raises :class:`InputError` where Dask is not installed or nobody answers. A worker that dies loses nothing: the
+    scheduler hands its shard to another.
+    """
+
+    def __init__(self, address: str) -> None:
+        scheme, found, rest = address.partition("://")
+        host, colon, port = (rest if found else address).rpartition(":")
+        if (found and scheme not in SCHEMES) or not colon or not host or not port.isdigit():
+            problem = f"expected the address of a scheduler, tcp://HOST:PORT, found {quote(address)}"
+            raise InputError("cluster", 0, "", problem)
+        self.address = address
+        try:
+            import distributed
+        except ImportError as error:
+            problem = "expected Dask, which --cluster needs: pip install 'kvtwin[cluster]'"
+            raise InputError("cluster", 0, "", problem) from error
+        self._distributed = distributed
+        for name in ("distributed.client", "distributed.comm", "distributed.batched"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what it tells of a lost scheduler is told here
+        try:
+            self._client = self._connect()
+            self._executor: Executor = self._client.get_executor(pure=False)
+            self._count_lanes()
+        except OSError as error:
+            raise InputError("cluster", 0, "", f"expected a scheduler at {address}, found none that answers") from error
+
+    @property
+    def executor(self) -> Executor:
+        """The cluster as an executor."""
+        return self._executor
+
+    @property
+    def lanes(self) -> int:
+        """Threads of all workers that are there now; one at least, so that work waits for the first worker."""
+        try:
+            return self._count_lanes()
+        except OSError:
+            return 1  # lost: its futures tell
+
+    def renew(self) -> None:
+        """Connect again; OSError, in words, where the scheduler is gone."""
+        self._client.close(timeout=1)
+        try:
+            self._client = self._connect()
+        except OSError as error:
+            raise OSError(f"the cluster at {self.address} is gone") from error
+        self._executor = self._client.get_executor(pure=False)
+
+    def leave(self, at_once: bool) -> None:
+        """Close the connection; the cluster is not ours to end."""
+        self._client.close(timeout=1 if at_once else CONNECT_S)
+
+    def _connect(self) -> Any:
+        return self._distributed.Client(self.address, timeout=CONNECT_S, set_as_default=False)
+
+    def _count_lanes(self) -> int:
+        return max(1, sum(self._client.nthreads().values()))

@@ -1,0 +1,122 @@
+"""Who runs the shards of a campaign: an executor, here or on a cluster, that can be had anew when it broke."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from types import TracebackType
+from typing import Any, Protocol
+
+
+class Crew(Protocol):
+    """An executor and how many calls it runs at a time."""
+
+    @property
+    def executor(self) -> Executor:
+        """Where calls are submitted; another one after :meth:`renew`."""
+        ...
+
+    @property
+    def lanes(self) -> int:
+        """Calls that run at the same time; it may change under way."""
+        ...
+
+    def renew(self) -> None:
+        """Replace an executor that broke; OSError where that is no longer possible."""
+        ...
+
+    def leave(self, at_once: bool) -> None:
+        """Give the workers back: when what they run has ended, or at once."""
+        ...
+
+
+class Inline(Executor):
+    """An executor that runs a call where it is submitted."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run ``fn`` now; the future has ended."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class Alone:
+    """A crew of one, this process itself."""
+
+    def __init__(self) -> None:
+        self.executor: Executor = Inline()
+        self.lanes = 1
+
+    def renew(self) -> None:
+        """Nothing in it breaks."""
+
+    def leave(self, at_once: bool) -> None:
+        """Nobody else is here."""
+
+
+class Processes:
+    """Processes on this machine."""
+
+    def __init__(self, workers: int) -> None:
+        self.lanes = workers
+        self._pool = self._open()
+
+    @property
+    def executor(self) -> Executor:
+        """The pool of processes."""
+        return self._pool
+
+    def renew(self) -> None:
+        """A new pool in place of one that lost a process."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool = self._open()
+
+    def leave(self, at_once: bool) -> None:
+        """End the processes; what they run comes to its end first, unless ``at_once``."""
+        processes = list((getattr(self._pool, "_processes", None) or {}).values())
+        self._pool.shutdown(wait=not at_once, cancel_futures=True)
+        if at_once:
+            for process in processes:
+                process.kill()
+
+    def _open(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(self.lanes, mp_context=get_context("spawn"), initializer=_leave_interrupts)
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C is for the process that gathers the results."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def local(workers: int | None) -> Crew:
+    """A crew of so many processes, one for each core unless told; one alone is this process."""
+    count = workers or os.cpu_count() or 1
+    return Processes(count) if count > 1 else Alone()
+
+
+class Interrupt:
+    """A context in which the first Ctrl-C is noted, so that what runs can end, and the second one raises."""
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    def __enter__(self) -> Interrupt:
+        self._usual = signal.getsignal(signal.SIGINT)
+        if self._usual is signal.default_int_handler:  # it is not where the caller ignores Ctrl-C
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def _note(self, *_: object) -> None:
+        if self.seen:
+            raise KeyboardInterrupt
+        self.seen = True
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._usual is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._usual)
