@@ -45,6 +45,8 @@ class TwinView:
 
     def touched(self, end: int) -> int:
         twin = self.twin
+        if not twin.has_drafter:
+            return end
         draft = twin.target if twin.draft is None else twin.draft
         nodes = (self.probe if twin.draft is None else self._draft_probe()).match.nodes
         columns = twin.target.optional if twin.draft is None else draft.required

@@ -16,6 +16,7 @@ from reports import terminal
 from reports.catalogue import FAULT_PREFIX, find_build
 from reports.document import dump
 from reports.sources import usage
+from scenarios.user_rules import is_own
 
 Row = dict[str, Any]
 DEFAULT = "·"  # the default build's answer, in the matrix
@@ -146,6 +147,8 @@ def _about(build: Build) -> tuple[str, str, list[str]]:
 
 
 def _kind(build: Build) -> str:
+    if is_own(build.name):
+        return "nothing is known of it"
     if not build.correct:
         breaks = f", breaks {', '.join(build.must_fire)}" if build.must_fire else ""
         return ("a fault" if build.name.startswith(FAULT_PREFIX) else "historical") + breaks

@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
-from model.builds import BUILDS, Build
-from model.faults import FAULTS, resolve_build
+from model.builds import Build
+from model.faults import FAULTS
 from model.invariants import INVARIANTS
 from reports import terminal
 from reports.document import dump
 from scenarios import catalog
-from scenarios.errors import InputError, quote
+from scenarios.names import FAULT_PREFIX as FAULT_PREFIX
+from scenarios.names import unknown_name as unknown_name
+from sim import rulespec
 
 Row = dict[str, Any]
-FAULT_PREFIX = "fault:"
 
 
 def find_build(name: str) -> Build:
-    """The build that ``name`` means, or the build of ``fault:NAME``; :class:`InputError` that lists the known ones."""
-    try:
-        return resolve_build(name)
-    except KeyError as error:
-        if name.startswith(FAULT_PREFIX):
-            problem = unknown_name("a fault", name.removeprefix(FAULT_PREFIX), FAULTS, "kvtwin faults")
-        else:
-            problem = unknown_name("a build or fault:NAME", name, BUILDS, "kvtwin builds")
-        raise InputError("build", 0, "", problem) from error
-
-
-def unknown_name(what: str, name: str, known: Iterable[str], listed_by: str) -> str:
-    """The problem with a name that is not ``known``: the nearest one, and the command that lists them all."""
-    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"expected {what}{hint}, found {quote(name)}; {listed_by} lists the names"
+    """The build that ``name`` means (see :func:`sim.rulespec.find`); :class:`InputError` that lists the known ones."""
+    return rulespec.find(name)
 
 
 def fault_rows() -> list[Row]:

@@ -14,6 +14,7 @@ from scenarios import catalog
 from scenarios.errors import InputError
 from scenarios.loader import trace_scenario
 from scenarios.schema import Scenario
+from scenarios.user_rules import base_of
 
 
 class Source(NamedTuple):
@@ -83,7 +84,7 @@ def scenario_of_fault(build: str | None) -> tuple[str, ...]:
     if build is None or not build.startswith(FAULT_PREFIX):
         return ()
     find_build(build)
-    return (FAULTS[build.removeprefix(FAULT_PREFIX)].scenario,)
+    return (FAULTS[base_of(build).removeprefix(FAULT_PREFIX)].scenario,)
 
 
 def folders_below(out: Path | None, sources: list[Source]) -> list[Path | None]:

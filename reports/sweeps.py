@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -85,7 +86,7 @@ def _write(folder: Path, swept: Swept) -> None:
 
 
 def _file(number: int, finding: Finding) -> str:
-    build = finding.build.replace(":", "-")
+    build = re.sub(r"[^\w.-]", "-", finding.build)
     return f"{number:02d}-{finding.grid}-{build}-{finding.violation.code}.yaml"
 
 

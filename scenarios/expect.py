@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from scenarios.fields import Name, Part, Share, Size, refuse, shorthand, unusable
+from scenarios.fields import BuildName, Name, Part, Share, Size, refuse, shorthand, unusable
 
 _MOST = 1_000_000
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
@@ -103,7 +103,7 @@ class Expect(Promise):
     """Expectations of a scenario, with what other builds or faults (``fault:NAME``) show instead."""
 
     violations: list[Name] | None = Field(default_factory=list)
-    by_build: dict[Name, Promise] = Field(default_factory=dict)
+    by_build: dict[BuildName, Promise] = Field(default_factory=dict)
 
     def for_build(self, name: str) -> Expectation:
         """The expectations that hold for the build ``name``."""

@@ -30,6 +30,7 @@ Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 Stream = Annotated[int, Field(ge=0, lt=1 << 64)]
 TokenId = Annotated[int, Field(ge=0, lt=1 << 32)]
 Name = Annotated[str, Field(min_length=1, max_length=120)]
+BuildName = Annotated[str, Field(min_length=1, max_length=400)]  # may name rules of the user's own
 
 
 def _one_component(value: str) -> str:

@@ -26,7 +26,7 @@ from scenarios.engine_schema import (
 )
 from scenarios.errors import FieldError, InputError, field_name
 from scenarios.expect import Expect
-from scenarios.fields import Name, Part, ScenarioName, Seed, one_of, only_with, refuse
+from scenarios.fields import BuildName, Name, Part, ScenarioName, Seed, one_of, only_with, refuse
 from scenarios.fit import Fit
 from scenarios.names import find_build
 from scenarios.ops_build import build_ops
@@ -51,8 +51,10 @@ class Scenario(Part):
     seed: Seed = Field(default=0, description="every token id and every draw follows from it")
     geometry: GeometryField
     drafter: DrafterSpec = Field(default_factory=DrafterSpec)
-    build: Name = Field(default=DEFAULT_BUILD, description="what runs unless told otherwise", examples=list(BUILDS))
-    builds: list[Name] = Field(default_factory=list, description="builds to compare")
+    build: BuildName = Field(
+        default=DEFAULT_BUILD, description="what runs unless told otherwise", examples=list(BUILDS)
+    )
+    builds: list[BuildName] = Field(default_factory=list, description="builds to compare")
     limits: LimitsSpec = Field(default_factory=LimitsSpec)
     pools: dict[Name, PoolField] | None = Field(default=None, description="pages by pool: target and draft")
     memory: PoolBytes | None = Field(default=None, description="bytes for both pools, instead of pages")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from model.builds import Build
 from model.cluster import Cluster
-from model.faults import resolve_build
 from model.ops import World
 from scenarios.errors import InputError
 from scenarios.expect import Expectation
 from sim.gathering import gather
 from sim.optrace import Trace, load_trace
 from sim.result import RunResult
+from sim.rulespec import find
 from sim.run import Progress, apply_ops
 
 _HEX = 64  # characters of a digest; anything else is a word that says why there is none
@@ -26,9 +26,9 @@ def run_trace(path: Path) -> RunResult:
     """
     trace = load_trace(path)
     try:
-        build = resolve_build(trace.build)
-    except KeyError as error:
-        raise InputError(str(path), 1, "build", f"expected a known build, found {trace.build!r}") from error
+        build = find(trace.build)
+    except InputError as error:
+        raise InputError(str(path), 1, "build", error.problem) from error
     return replay_trace(trace, build, check=trace.check)
 
 

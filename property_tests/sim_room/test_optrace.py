@@ -182,7 +182,7 @@ def edit(path: Path, line: int, old: str, new: str) -> None:
         (1, '"schema":1', '"schema":9', r":1: expected the header of a kvtwin-ops trace of schema 1"),
         (1, '"seed":3,', "", r":1: expected the key seed in the header"),
         (1, '"page_size"', '"page_sise"', r":1: .*limits to have the fields of Limits"),
-        (1, '"build":"unified"', '"build":"unifid"', r":1: build: expected a known build, found 'unifid'"),
+        (1, '"build":"unified"', '"build":"unifid"', r":1: build: expected a build .*, found 'unifid'"),
         (2, '"op":"submit"', '"op":"sumbit"', r":2: expected op to be one of submit, dispatch, .*found 'sumbit'"),
         (2, '"output":14', '"output":0', r":2: expected output to be a whole number from 1, found 0"),
         (2, '"output":14', '"outptu":14', r":2: expected only .* in a submit, found outptu"),

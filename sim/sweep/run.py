@@ -11,9 +11,9 @@ from functools import lru_cache
 from multiprocessing import get_context
 from typing import Any
 
-from model.faults import resolve_build
 from model.invariants import Violation
 from sim.regression import scenario_yaml
+from sim.rulespec import find
 from sim.sweep.case import Case, run_case
 from sim.sweep.grids import GRIDS
 
@@ -180,7 +180,7 @@ def _leave_interrupts() -> None:
 def run_slice(part: Slice) -> Tally:
     """Run some combinations of one grid on one build."""
     grid, name, full, every, begin = part
-    build = resolve_build(name)
+    build = find(name)
     tally = Tally(grid, name)
     for point, case in points(grid, full, every)[begin : begin + SLICE]:
         result = run_case(case, build)

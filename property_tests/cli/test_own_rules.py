@@ -1,0 +1,79 @@
+"""Rules of the user's own wherever a command takes a build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from property_tests.cli.conftest import Command
+
+RULE = """\
+from model.rules.claim import Claim, WindowedPair
+
+class Deep(WindowedPair):
+    def decide(self, view):
+        return Claim(view.target, fresh=False)
+"""
+OWN = "unified+claim=own_deep_rule:Deep"
+TYPO = "unified+claim=own_deep_rule:Deeep"
+
+
+@pytest.fixture(autouse=True)
+def rule(kvtwin: Command, tmp_path: Path) -> None:
+    """The rule's file in the current directory: every hit is taken whole, whatever the drafter has of it."""
+    (tmp_path / "own_deep_rule.py").write_text(RULE)
+
+
+def test_a_law_that_ones_own_rule_breaks_is_exit_code_1(kvtwin: Command) -> None:
+    assert kvtwin("run", "claim_plus2", "--build", OWN).code == 1
+    assert kvtwin("run", "hello", "--build", OWN).code == 0
+    compared = kvtwin("compare", "claim_plus2", "--builds", f"unified-nowindow,{OWN},unified", "--json")
+    assert compared.code == 1
+    assert compared.json()["comparisons"][0]["builds"][1]["name"] == OWN
+    assert kvtwin("compare", "claim_plus2", "--builds", "unified-nowindow,unified").code == 0
+
+
+def test_a_trace_of_ops_names_the_rule_that_wrote_it(kvtwin: Command, tmp_path: Path) -> None:
+    assert kvtwin("run", "claim_plus2", "--build", OWN, "--out", "kept").code == 1
+    again = kvtwin("run", "--ops", "kept/ops.jsonl", "--json")
+    assert again.code == 1
+    assert again.json()["runs"][0]["build"] == OWN
+    assert again.json()["runs"][0]["missed"] == []
+    (tmp_path / "own_deep_rule.py").unlink()
+    lines = (tmp_path / "kept/ops.jsonl").read_text().replace("own_deep_rule", "own_lost_rule")
+    (tmp_path / "kept/ops.jsonl").write_text(lines)
+    assert "found none of the name own_lost_rule" in kvtwin("run", "--ops", "kept/ops.jsonl").err
+
+
+def test_builds_tells_of_ones_own_rule(kvtwin: Command) -> None:
+    told = kvtwin("builds", OWN).out
+    assert "rules of your own" in told
+    assert "nothing is known of it" in told
+    assert "claim" in kvtwin("builds", OWN, "target-21").out
+
+
+def test_sweep_and_capacity_take_ones_own_rule(kvtwin: Command, tmp_path: Path) -> None:
+    swept = kvtwin(
+        "sweep", "--what", "lengths", "--every", "60", "--builds", OWN, "--workers", "1", "--out", "s", "--json"
+    )
+    assert swept.code in (0, 1)
+    assert swept.json()["builds"] == [OWN]
+    assert OWN in kvtwin("capacity", "s06_tp2", "--builds", OWN, "--json").out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "hello", "--build", TYPO),
+        ("compare", "hello", "--builds", f"unified,{TYPO}"),
+        ("capacity", "s06_tp2", "--builds", TYPO),
+        ("sweep", "--builds", TYPO),
+        ("builds", TYPO),
+    ],
+)
+def test_a_rule_that_does_not_exist_is_bad_input(kvtwin: Command, command: tuple[str, ...]) -> None:
+    answer = kvtwin(*command)
+    assert answer.code == 2
+    assert answer.err.count("\n") == 1
+    assert "expected own_deep_rule:Deeep to exist (did you mean 'Deep'?), found no 'Deeep'" in answer.err
