@@ -21,8 +21,10 @@ class Kernels(Protocol):
     def store(self, call: StoreCall, writable: torch.Tensor | None = None) -> None:
         """Write K/V rows and their tags."""
 
-    def attend(self, call: AttentionCall, readable: torch.Tensor | None = None) -> None:
-        """Paged attention into ``call.out``."""
+    def attend(
+        self, call: AttentionCall, readable: torch.Tensor | None = None, widths: tuple[int, ...] | None = None
+    ) -> None:
+        """Paged attention into ``call.out``; ``widths`` are the rows' query tokens, where the host knows them."""
 
     def copy(self, call: CopyCall, writable: torch.Tensor | None = None) -> None:
         """Copy prefixes of pages."""
@@ -43,7 +45,9 @@ class ReferenceKernels:
     def store(self, call: StoreCall, writable: torch.Tensor | None = None) -> None:
         store_reference(call, writable)
 
-    def attend(self, call: AttentionCall, readable: torch.Tensor | None = None) -> None:
+    def attend(
+        self, call: AttentionCall, readable: torch.Tensor | None = None, widths: tuple[int, ...] | None = None
+    ) -> None:
         attention_reference(call, readable)
 
     def copy(self, call: CopyCall, writable: torch.Tensor | None = None) -> None:

@@ -12,6 +12,7 @@ import torch
 ON_GPU = torch.cuda.is_available()
 if not ON_GPU:
     os.environ["TRITON_INTERPRET"] = "1"
+    torch.set_num_threads(1)  # tensors are tiny, and the workers of one run share the cores
 
 collect_ignore: list[str] = []
 if not ON_GPU:

@@ -1,0 +1,92 @@
+"""DFlash drafter over paged K/V (arXiv 2602.06036).
+
+Its context rows are the target's hidden features at the tapped layers, fused and projected into every layer's K and V:
+the row of position ``p`` depends on the target's states at ``p`` and on ``p`` alone. A block is the anchor, the last
+committed token, which has no such row yet, and masks behind it; it attends the context and itself, without causality,
+each query within its window. Block K/V are scratch: they lie where the next fold writes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from gpu_backend.backend import kernels_for
+from gpu_backend.modules.blocks import RowBlocks
+from gpu_backend.modules.config import DrafterConfig
+from gpu_backend.modules.layers import Layer, Norm, Rotary
+from gpu_backend.modules.stack import Runner, places, run_layers
+from gpu_backend.modules.step import Paging, Step
+from gpu_backend.modules.target import Target, place_for_inference
+
+
+class Drafter(nn.Module):
+    """The drafter of one target; parameter names are those of DFlash checkpoints."""
+
+    run: Runner
+
+    def __init__(self, config: DrafterConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.norm = Norm(config.hidden, config.eps)
+        self.fc = nn.Linear(len(config.taps) * config.hidden, config.hidden, bias=False)
+        self.hidden_norm = Norm(config.hidden, config.eps)
+        self.rotary = Rotary(config)
+
+    def ready(self, device: torch.device | str, *, exact: bool = False) -> Drafter:
+        """As :meth:`Target.ready`."""
+        place_for_inference(self, device, self.config.dtype)
+        self.run = Runner(kernels_for(device, exact=exact), RowBlocks.of(device, exact=exact))
+        return self
+
+    @property
+    def stack(self) -> list[Layer]:
+        """The layers."""
+        return [layer for layer in self.layers if isinstance(layer, Layer)]
+
+    @torch.no_grad()
+    def context_rows(self, features: torch.Tensor, position: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """K and V of context rows, ``[tokens, kv_heads, head_dim]`` each, by layer.
+
+        ``features`` is ``[tokens, taps * hidden]``, ``position`` absolute.
+        """
+        cos, sin = self.rotary.at(position)
+
+        def rows(features: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            fused = self.hidden_norm(self.fc(features))
+            return tuple(part for layer in self.stack for part in layer.self_attn.keys_values(fused, cos, sin))
+
+        flat = self.run.blocks(rows, features, cos, sin)
+        return list(zip(flat[::2], flat[1::2], strict=True))
+
+    def fold(self, features: torch.Tensor, position: torch.Tensor, paging: tuple[Paging, ...]) -> None:
+        """Store the context rows of tokens the target ran; ``paging`` by group, only its by-token side is used."""
+        rows = self.context_rows(features, position)
+        for (group, place), (k, v) in zip(places(self.config), rows, strict=True):
+            self.run.kernels.store(paging[group].store(place, k, v), paging[group].writable)
+
+    @torch.no_grad()
+    def forward(self, step: Step, target: Target) -> torch.Tensor:
+        """Logits of the drafts of each block, ``[rows, K, vocabulary]``; every row of ``step`` is one block.
+
+        ``step.token`` is :meth:`block_tokens`, its positions go on from the anchor's. The lengths of its paging count
+        the context and the block.
+        """
+        x, _ = run_layers(
+            self.stack, self.config, target.embed(step.token), self.rotary.at(step.position), step, self.run,
+            causal=False,
+        )  # fmt: skip
+        drafted = x.unflatten(0, (-1, self.config.block))[:, self.config.logits_start :].flatten(0, 1)
+        (logits,) = self.run.blocks(lambda rows: target.head(self.norm(rows)), drafted)
+        return logits.unflatten(0, (-1, self.config.drafts))
+
+    def block_tokens(self, anchor: torch.Tensor) -> torch.Tensor:
+        """Tokens of the blocks behind ``anchor`` int64 ``[rows]``: ``[rows * block]``, masks behind each anchor."""
+        blocks = anchor.new_full((len(anchor), self.config.block), self.config.mask_token)
+        blocks[:, 0] = anchor
+        return blocks.flatten()
+
+    def block_positions(self, anchor: torch.Tensor) -> torch.Tensor:
+        """Absolute positions of the blocks whose anchors stand at ``anchor`` int64 ``[rows]``: ``[rows * block]``."""
+        return (anchor[:, None] + torch.arange(self.config.block, device=anchor.device)).flatten()
