@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 
 from model.invariants import Violation
 from model.ops import At
+from sim.cacheops import CacheProgram
 from sim.optrace import Trace
+
+Program = Trace | CacheProgram  # of an engine or of several workers; of the cache layer alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +23,8 @@ class Failure:
 
     driver: str
     seed: int
-    trace: Trace
-    minimal: Trace
+    trace: Program
+    minimal: Program
     violation: Violation
 
     @property

@@ -1,0 +1,101 @@
+"""Shrinking a program of the cache layer: fewer ops (ddmin), then simpler ones, while the same law breaks first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from model.builds import Build
+from model.config import EngineConfig, Scope
+from property_tests.fuzz.cache_world import CacheWorld
+from sim.cacheops import CacheOp, Chunk, Commit, Create, Evict, Offload
+
+WHOLE = 1 << 16  # tokens of a chunk that takes all that is left
+BUDGET = 3000  # runs of one shrink
+
+
+class Shrinker:
+    """Looks for the smallest program that breaks ``code`` first, in at most ``budget`` runs."""
+
+    def __init__(self, config: EngineConfig, build: Build, code: str, budget: int = BUDGET) -> None:
+        self.config, self.build, self.code, self.left = config, build, code, budget
+
+    def breaks(self, ops: list[CacheOp]) -> bool:
+        """Whether ``ops`` break the same law; ``False`` once the budget is spent."""
+        if self.left <= 0:
+            return False
+        self.left -= 1
+        violation = CacheWorld(self.config, self.build).run(ops)
+        return violation is not None and violation.code == self.code
+
+    def run(self, ops: list[CacheOp]) -> list[CacheOp]:
+        """Drop and simplify by turns until neither helps."""
+        ops = self._cut(ops)
+        while True:
+            before = list(ops)
+            ops = self._simplified(self._dropped(ops))
+            if ops == before or self.left <= 0:
+                return ops
+
+    def _cut(self, ops: list[CacheOp]) -> list[CacheOp]:
+        """Nothing behind the op at which the law broke."""
+        world = CacheWorld(self.config, self.build)
+        for place, op in enumerate(ops, 1):
+            world.apply(op)
+            if world.violations:
+                return ops[:place] if world.violations[0].code == self.code else ops
+        return ops
+
+    def _dropped(self, ops: list[CacheOp]) -> list[CacheOp]:
+        part = max(1, len(ops) // 2)
+        while True:
+            place, dropped = 0, False
+            while place < len(ops):
+                candidate = ops[:place] + ops[place + part :]
+                if self.breaks(candidate):
+                    ops, dropped = candidate, True
+                else:
+                    place += part
+            if part == 1 and not dropped:
+                return ops
+            part = max(1, part // 2)
+
+    def _simplified(self, ops: list[CacheOp]) -> list[CacheOp]:
+        for place, op in enumerate(ops):
+            for simpler in _simpler(op):
+                candidate = [*ops[:place], simpler, *ops[place + 1 :]]
+                if simpler != op and self.breaks(candidate):
+                    ops = candidate
+                    break
+        return ops
+
+
+def _simpler(op: CacheOp) -> Iterator[CacheOp]:
+    """Ops of the same kind that are easier to read, the simplest first."""
+    if isinstance(op, Chunk):
+        yield Chunk(op.request_id, WHOLE)
+    elif isinstance(op, Commit):
+        yield Commit(op.request_id)
+    elif isinstance(op, Evict | Offload):
+        yield op._replace(pages=0 if isinstance(op, Evict) else 1)
+    elif isinstance(op, Create):
+        spec = op.spec
+        yield Create(replace(spec, scope=Scope(), priority=0, conversation=-1, drafts=True, max_new_tokens=1))
+        yield Create(replace(spec, scope=Scope(), priority=0, conversation=-1, drafts=True))
+        for place, segment in enumerate(spec.prompt):
+            rest = (*spec.prompt[:place], *spec.prompt[place + 1 :])
+            if rest:
+                yield Create(replace(spec, prompt=rest))
+            for length in (1, segment.length // 2, segment.length - 1):
+                if 0 < length < segment.length:
+                    shorter = (*spec.prompt[:place], segment._replace(length=length), *spec.prompt[place + 1 :])
+                    yield Create(replace(spec, prompt=shorter))
+        if spec.max_new_tokens > 1:
+            yield Create(replace(spec, max_new_tokens=spec.max_new_tokens - 1))
+
+
+def shrink(
+    config: EngineConfig, build: Build, ops: list[CacheOp], code: str, budget: int = BUDGET
+) -> tuple[CacheOp, ...]:
+    """The smallest program found that breaks ``code`` first on ``build``."""
+    return tuple(Shrinker(config, build, code, budget).run(list(ops)))
