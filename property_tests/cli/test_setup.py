@@ -72,18 +72,19 @@ def test_the_gpu_extra_is_pinned_and_stays_an_extra() -> None:
     metadata_ = project()
     extras, dependencies = metadata_["optional-dependencies"], metadata_["dependencies"]
     assert isinstance(extras, dict) and isinstance(dependencies, list)
-    torch, triton = (Requirement(text) for text in extras["gpu"])
+    weights, torch, triton = (Requirement(text) for text in extras["gpu"])
+    assert weights.name == "safetensors" and weights.specifier.contains(pins()["safetensors"])
     assert (torch.name, str(torch.specifier)) == ("torch", f"=={pins()['torch']}")
     assert triton.name == "triton" and triton.specifier.contains(pins()["triton"])
     assert [str(Requirement(text).specifier) for text in extras["flashinfer"]] == ["==0.7.4"]
-    heavy = ("torch", "triton", "flashinfer")
+    heavy = ("torch", "triton", "safetensors", "flashinfer")
     assert not [text for text in [*dependencies, *extras["dev"]] if any(name in text for name in heavy)]
 
 
 def test_the_command_line_works_where_torch_and_dask_do_not() -> None:
     script = (
         "import sys\n"
-        "for name in ('torch', 'triton', 'dask', 'distributed'):\n"
+        "for name in ('torch', 'triton', 'safetensors', 'dask', 'distributed'):\n"
         "    sys.modules[name] = None  # an import of it fails\n"
         "import kvtwin\n"
         "kvtwin.main()\n"
