@@ -17,6 +17,7 @@ from scenarios.errors import FieldError, quote
 from scenarios.presets import GEOMETRIES, GeometryPreset, LayerGroup
 
 _MOST_PAGES = 1 << 22  # of one pool and tier: what the model keeps in memory at once
+_MOST_ROWS = 65_536  # of one batch
 _LISTED = 24  # names that a message lists
 _DEFAULTS = {"max_batch": 8, "max_num_tokens": 2048, "max_seq_len": 32_768, "extra_tokens": 0}
 
@@ -34,7 +35,11 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EngineParts:
-    """The engine part of a scenario, as read."""
+    """The engine part of a scenario, as read.
+
+    Not ``served``: ops are applied as they stand, so limits and pools may be those under which a client would wait
+    for ever. A failure is cut down to such an engine more often than not.
+    """
 
     geometry: Geometry
     drafter: DrafterSpec
@@ -42,6 +47,7 @@ class EngineParts:
     policy: PolicySpec
     pools: dict[str, PoolPages] | None
     memory: PoolBytes | None
+    served: bool = True
 
     def preset(self) -> GeometryPreset | None:
         """The geometry preset, or ``None`` for layers written out."""
@@ -105,10 +111,10 @@ class EngineParts:
             stall_passes=spec.stall_passes,
             partial_children=spec.partial_children,
             deferral=spec.deferral,
-            graph_batches=_graphs(spec.graph_batches, value("max_batch")),
+            graph_batches=_graphs(spec.graph_batches, value("max_batch") if self.served else _MOST_ROWS),
         )
         least = limits.chunk_unit + drafts  # the last chunk is charged the drafts as well
-        if limits.chunked_prefill and limits.max_num_tokens < least:
+        if self.served and limits.chunked_prefill and limits.max_num_tokens < least:
             problem = f"expected room for a chunk of prefill and K drafts ({least}), found {limits.max_num_tokens}"
             raise FieldError(("limits", "max_num_tokens"), problem)
         return limits
@@ -141,7 +147,8 @@ class EngineParts:
             if any(other.name == group.name for other in found):
                 raise FieldError(("geometry", side, place, "name"), f"expected a new name, found {group.name!r} again")
             pool = layers.pool if layers and layers.pool else side
-            found.append(Lifecycle(group.name, pool, side, own, group.sinks, lookahead=depth, bytes_per_token=size))
+            trail = layers.trail if layers else 0
+            found.append(Lifecycle(group.name, pool, side, own, group.sinks, trail, depth, bytes_per_token=size))
         return tuple(found)
 
     def group_bytes(self, page_size: int) -> dict[str, int]:
@@ -160,7 +167,7 @@ class EngineParts:
     def build_pools(self, config: EngineConfig, rules: Rules) -> EngineConfig:
         """``config`` with the size of every pool that a lifecycle names, from pages, bytes or the preset."""
         needed = list(dict.fromkeys(lifecycle.pool for lifecycle in config.target + config.draft))
-        if self.memory is not None:
+        if self.memory is not None and self.pools is None:
             return self._from_bytes(config, self.memory, needed, rules)
         given = dict(self.pools or {})
         for name in given:
@@ -174,7 +181,12 @@ class EngineParts:
             if name not in given:
                 raise FieldError(("pools",), f"expected pages of the pool {name!r}, found none")
         pools = {name: PoolSize(given[name].device_pages, given[name].host_pages) for name in needed}
-        return replace(config, pools=pools)
+        if self.memory is None:
+            return replace(config, pools=pools)
+        for name in self.memory.page_bytes or ():
+            if name not in pools:
+                raise FieldError(("memory", "page_bytes", name), unknown("a pool", name, pools))
+        return replace(config, pools=pools, memory=self.memory.judged())
 
     def _from_bytes(self, config: EngineConfig, memory: PoolBytes, needed: list[str], rules: Rules) -> EngineConfig:
         """``config`` with pools as the build's budget rule splits the memory of a rank for the build's layout."""
@@ -208,9 +220,10 @@ class EngineParts:
         config = self.build_pools(bare, rules)
         try:
             check_pages(config.pools, ("pools",))
-            check_windows(target + draft, limits, config.pools, ("pools",))
+            if self.served:
+                check_windows(target + draft, limits, config.pools, ("pools",))
         except FieldError as error:
-            if self.memory is None:
+            if self.memory is None or self.pools is not None:
                 raise
             raise FieldError(("memory",), f"{error.problem} in the pool {error.location[1]!r}") from error
         return config

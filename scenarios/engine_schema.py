@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from model.config import Memory
 from model.drafter import KINDS
 from scenarios.fields import Bytes, Count, Depth, Name, Part, Size, one_of, only_with, refuse, shorthand
 from scenarios.presets import GEOMETRIES, LayerGroup
@@ -17,6 +18,7 @@ class Layers(Part):
     name: Name
     window: Count | None = Field(default=None, description="attention window in tokens; a drafter's by default")
     sinks: Size = Field(default=0, description="tokens at the front that are never released")
+    trail: Size = Field(default=0, description="tokens that a target's layers keep below the window")
     layers: Count | None = None
     kv_heads: Count | None = None
     head_dim: Count | None = None
@@ -98,7 +100,10 @@ PoolField = Annotated[
 
 
 class PoolBytes(Part):
-    """Memory of one rank for both pools; the build's layout decides how it is split (``model.budget``)."""
+    """Memory of one rank for both pools; the build's layout decides how it is split (``model.budget``).
+
+    Beside ``pools`` in pages it says what they were split from, with ``page_bytes``, for the laws that judge a split.
+    """
 
     device: Bytes
     host: Bytes = 0
@@ -106,6 +111,19 @@ class PoolBytes(Part):
     draft_pages_per_slot: Count | None = Field(
         default=None, description="of a drafter's pool of its own, instead of the window-sized share"
     )
+    page_bytes: dict[Name, Count] | None = Field(default=None, description="beside pools: bytes of a page by pool")
+    given_share: bool = Field(default=False, description="beside pools: the drafter's pages were set by hand")
+
+    @model_validator(mode="after")
+    def _one_form(self) -> PoolBytes:
+        only_with(self, "given_share", "page_bytes", self.page_bytes is not None)
+        for name in ("host_draft", "draft_pages_per_slot"):
+            only_with(self, name, "memory that is to be split", self.page_bytes is None)
+        return self
+
+    def judged(self) -> Memory:
+        """What pools in pages were split from."""
+        return Memory(self.device, self.host, tuple((self.page_bytes or {}).items()), self.given_share)
 
 
 Policy = Literal["all_reusable", "per_request", "per_conversation", "none"]

@@ -82,8 +82,12 @@ class Scenario(Part):
     def _one_source(self) -> Scenario:
         source = one_of(self, ("workload_spec", "op_specs", "trace_file"))
         only_with(self, "prefixes", "ops", source == "op_specs")
-        if self.memory is not None and self.pools is not None:
-            raise refuse("expected either pools or memory, found both")
+        if self.memory is not None:
+            told = self.memory.page_bytes is not None
+            if self.pools is not None and not told:
+                raise refuse("expected either pools or memory, found both (memory beside pools has page_bytes)")
+            if self.pools is None and told:
+                raise refuse("expected memory with page_bytes only beside pools in pages, found it without")
         if self.host_link is not None and self.workers is not None:
             raise refuse("expected host_link with a single worker only, found it beside workers")
         return self
@@ -107,7 +111,7 @@ class Scenario(Part):
         if self.workers is None:
             return None
         try:
-            return topology_of(self.workers, self.engine_config(build))
+            return topology_of(self.workers, self.engine_config(build), served=self.workload_spec is not None)
         except FieldError as error:
             raise self.located(error) from error
 
@@ -184,7 +188,8 @@ class Scenario(Part):
         return self._document.line(location) if self._document else 0
 
     def _parts(self) -> EngineParts:
-        return EngineParts(self.geometry, self.drafter, self.limits, self.policy, self.pools, self.memory)
+        served = self.workload_spec is not None
+        return EngineParts(self.geometry, self.drafter, self.limits, self.policy, self.pools, self.memory, served)
 
 
 def json_schema() -> dict[str, Any]:

@@ -24,16 +24,16 @@ class Several(Part):
     count: Workers = 2
     pools: list[dict[Name, PoolField]] = Field(default_factory=list, description="other pool sizes, worker by worker")
 
-    def configs(self, config: EngineConfig) -> tuple[EngineConfig, ...]:
-        """Every worker's configuration, ``config`` with its own pools."""
+    def configs(self, config: EngineConfig, served: bool) -> tuple[EngineConfig, ...]:
+        """Every worker's configuration, ``config`` with its own pools; where it is ``served`` a window fits them."""
         if len(self.pools) > self.count:
             problem = f"expected pools of at most {self.count} workers, found {len(self.pools)}"
             raise FieldError(("workers", "pools"), problem)
         own = [*self.pools, *[{}] * (self.count - len(self.pools))]
-        return tuple(self._config(config, pools, place) for place, pools in enumerate(own))
+        return tuple(self._config(config, pools, place, served) for place, pools in enumerate(own))
 
     @staticmethod
-    def _config(config: EngineConfig, own: dict[str, PoolField], place: int) -> EngineConfig:
+    def _config(config: EngineConfig, own: dict[str, PoolField], place: int, served: bool) -> EngineConfig:
         location = ("workers", "pools", place)
         for name in own:
             if name not in config.pools:
@@ -41,7 +41,8 @@ class Several(Part):
         sizes = {name: PoolSize(size.device_pages, size.host_pages) for name, size in own.items()}
         check_pages(sizes, location)
         changed = replace(config, pools={**config.pools, **sizes})
-        check_windows((*config.target, *config.draft), config.limits, changed.pools, location)
+        if served:
+            check_windows((*config.target, *config.draft), config.limits, changed.pools, location)
         return changed
 
     def options(self) -> dict[str, int]:
@@ -81,10 +82,10 @@ class Disaggregated(Several):
     link: Link = Field(default_factory=Link)
     transfers_draft: bool = Field(default=True, description="whether the link carries the drafter's pages")
 
-    def configs(self, config: EngineConfig) -> tuple[EngineConfig, ...]:
+    def configs(self, config: EngineConfig, served: bool) -> tuple[EngineConfig, ...]:
         if self.count != 2:
             raise FieldError(("workers", "count"), f"expected 2, one prefills and one decodes, found {self.count}")
-        return super().configs(config)
+        return super().configs(config, served)
 
     def options(self) -> dict[str, int]:
         return {} if self.transfers_draft else {"drafts": False}
@@ -93,9 +94,9 @@ class Disaggregated(Several):
 WorkersField = Annotated[AttentionDp | TensorParallel | Disaggregated, Field(discriminator="kind")]
 
 
-def topology_of(workers: AttentionDp | TensorParallel | Disaggregated, config: EngineConfig) -> Topology:
-    """The workers that a file describes, each with its configuration."""
-    configs = workers.configs(config)
+def topology_of(workers: AttentionDp | TensorParallel | Disaggregated, config: EngineConfig, served: bool) -> Topology:
+    """The workers that a file describes, each with its configuration (see :class:`EngineParts` for ``served``)."""
+    configs = workers.configs(config, served)
     pages = sum(size.device_pages + size.host_pages for own in configs for size in own.pools.values())
     if pages > _MOST_PAGES:
         raise FieldError(("workers",), f"expected at most {_MOST_PAGES:,} pages of all workers, found {pages:,}")

@@ -96,6 +96,36 @@ VALUES = {
         "",
         "expected host_link with a single worker only, found it beside workers",
     ),
+    "what pools were split from without pools": (
+        "memory: {device: 9, page_bytes: {target: 1}}\n" + ONE_REQUEST,
+        1,
+        "",
+        "expected memory with page_bytes only beside pools in pages, found it without",
+    ),
+    "bytes of a page of no pool": (
+        "pools: {target: 9}\nmemory: {device: 9, page_bytes: {tagret: 1}}\n" + ONE_REQUEST,
+        4,
+        "memory.page_bytes.tagret",
+        "expected a pool of draft, target (did you mean 'target'?)",
+    ),
+    "a share by hand of memory to split": (
+        "memory: {device: 9, given_share: true}\n" + ONE_REQUEST,
+        3,
+        "memory",
+        "expected given_share only beside page_bytes, found it without",
+    ),
+    "a share to split beside pools": (
+        "pools: {target: 9}\nmemory: {device: 9, page_bytes: {target: 1}, host_draft: 1}\n" + ONE_REQUEST,
+        4,
+        "memory",
+        "expected host_draft only beside memory that is to be split, found it without",
+    ),
+    "graph of a batch beyond any": (
+        "limits: {graph_batches: [100000]}\nops: [{op: dispatch}]\n",
+        3,
+        "limits.graph_batches[0]",
+        "found 100000",
+    ),
     "no ops": ("ops: []\n", 3, "ops", "at least one entry"),
     "op on no pool": ("ops: [{op: shrink, pool: drfat, pages: 1}]\n", 3, "ops[0].pool", "did you mean 'draft'?"),
 }
