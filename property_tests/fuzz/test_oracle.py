@@ -158,6 +158,15 @@ def test_a_page_released_too_early_is_named_when_its_window_reads_it():
     assert said == "request B at 6 reads position 3 of 'target', gone from its table"
 
 
+def test_a_page_granted_twice_is_held_until_it_is_freed_twice():
+    twice = [Granted("A", "target", 0, 7, 0), Granted("A", "target", 0, 7, 0), Freed("A", "target", 7, 0)]
+    assert oracle.holders(twice) == [Granted("A", "target", 0, 7, 0)]
+
+
+def test_a_page_shared_in_one_life_is_not_recycled():
+    assert oracle.recycled([Granted("A", "target", 0, 7, 3), Granted("B", "target", 0, 7, 3)]) is None
+
+
 def test_a_fresh_mirror_does_not_read_below_its_base():
     kind = world(8)
     history = [claim(prompt(20), 12, draft=0), *(Granted("B", "target", i, i, 0) for i in range(5))]
@@ -254,6 +263,16 @@ def test_a_branch_point_publishes_the_window_below_it_once_it_is_passed():
     done = entries(kind, "per_request", computed(prompt(30), 30), 18)["draft"]
     # at 18: (18 + 1 - 4) // 4 = 3, pages 3 and 4 (two cells); at 30: (30 + 1 - 4) // 4 = 6, pages 6 and 7 (two cells)
     assert done == {3: 4, 4: 2, 6: 4, 7: 2}
+
+
+def test_a_page_that_a_branch_ends_in_enters_whole_once_it_is_full():
+    assert entries(world(4), "all_reusable", computed(prompt(12), 12), 10)["target"] == {0: 4, 1: 4, 2: 4}
+
+
+def test_only_its_last_admission_and_its_own_chunks_speak_for_a_request():
+    again = [*computed(prompt(12), 12), *computed(prompt(16), 4, depth=4), Advanced("B", 16)]
+    assert oracle.claim_of(again, "A").depth == 4
+    assert entries(world(4), "all_reusable", again)["target"] == {0: 4}
 
 
 @pytest.mark.parametrize(

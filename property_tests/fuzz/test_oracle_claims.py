@@ -29,6 +29,12 @@ def test_a_draft_frontier_between_nothing_and_the_claim_is_unsound():
     assert said is not None and "the draft frontier is 8" in said
 
 
+def test_where_draft_pages_are_required_a_claim_without_them_is_unsound():
+    kind = world(4)
+    said = oracle.sound(kind, RULES["joint-minimum"], both(kind, prompt(12), 12), claim(prompt(24), 8, draft=0))
+    assert said is not None and "no draft page is reused" in said  # although a fresh mirror could start at 8
+
+
 @pytest.mark.parametrize(("length", "limit"), [(20, 13), (21, 14), (22, 15), (7, 0), (8, 1)])
 def test_a_fresh_mirror_starts_a_window_below_the_first_draft_query(length, limit):
     assert oracle.fresh_limit(world(8), length) == limit  # L + 1 - 8, and 0 if W >= L + 1
@@ -63,6 +69,13 @@ def test_a_match_at_or_below_the_limit_is_claimed_whole():
     # limit 25 + 1 - 8 = 18, the match: no flooring to 16
     assert promise(kind, RULES["windowed-pair"], history, prompt(25)) == 18
     assert promise(kind, RULES["optional-at-page-boundary"], history, prompt(25)) == 18
+
+
+def test_a_fresh_mirror_starts_where_the_targets_own_window_is_there():
+    kind = World(4, (Group("target", "target", 4), Group("draft", "draft", 4)))
+    history = [*pages(kind.groups[0], prompt(8), 0, 8), *pages(kind.groups[0], prompt(20), 16, 20)]
+    # the target matches 20 by [17, 20); the limit is 21 + 1 - 4 = 18, on pages 16, whose [13, 16) is gone: 8 by [5, 8)
+    assert promise(kind, RULES["windowed-pair-nobranch"], history, prompt(21)) == 8
 
 
 def test_a_full_attention_drafter_starts_at_nothing_without_its_pages():
@@ -187,7 +200,7 @@ def test_at_thirty_two_children_only_whole_pages_are_matched(children, depth):
     ("matched", "tail", "depth"),
     [
         (12, 6, 4),  # 13 - 12 < 6: floor(13 - 6) = 4
-        (6, 6, 6),  # 13 - 6 >= 6: the match stands
+        (7, 6, 7),  # 13 - 7 >= 6: the match stands
         (12, 0, 12),
         (12, -1, 0),
         (12, 20, 0),
