@@ -16,7 +16,7 @@ from gpu_backend.modules.blocks import RowBlocks
 from gpu_backend.modules.config import DrafterConfig
 from gpu_backend.modules.layers import Layer, Norm, Rotary
 from gpu_backend.modules.stack import Runner, places, run_layers
-from gpu_backend.modules.step import Paging, Step
+from gpu_backend.modules.step import Step
 from gpu_backend.modules.target import Target, place_for_inference
 
 
@@ -60,11 +60,12 @@ class Drafter(nn.Module):
         flat = self.run.blocks(rows, features, cos, sin)
         return list(zip(flat[::2], flat[1::2], strict=True))
 
-    def fold(self, features: torch.Tensor, position: torch.Tensor, paging: tuple[Paging, ...]) -> None:
-        """Store the context rows of tokens the target ran; ``paging`` by group, only its by-token side is used."""
-        rows = self.context_rows(features, position)
+    def fold(self, features: torch.Tensor, step: Step) -> None:
+        """Store the context rows of tokens the target ran, which ``step`` places; nothing attends."""
+        rows = self.context_rows(features, step.position)
         for (group, place), (k, v) in zip(places(self.config), rows, strict=True):
-            self.run.kernels.store(paging[group].store(place, k, v), paging[group].writable)
+            paging = step.paging[group]
+            self.run.kernels.store(paging.store(place, k, v), paging.writable)
 
     @torch.no_grad()
     def forward(self, step: Step, target: Target) -> torch.Tensor:
@@ -86,7 +87,3 @@ class Drafter(nn.Module):
         blocks = anchor.new_full((len(anchor), self.config.block), self.config.mask_token)
         blocks[:, 0] = anchor
         return blocks.flatten()
-
-    def block_positions(self, anchor: torch.Tensor) -> torch.Tensor:
-        """Absolute positions of the blocks whose anchors stand at ``anchor`` int64 ``[rows]``: ``[rows * block]``."""
-        return (anchor[:, None] + torch.arange(self.config.block, device=anchor.device)).flatten()

@@ -13,9 +13,9 @@ import torch
 from gpu_backend.layout import UNBACKED
 from gpu_backend.modules.config import DecoderConfig
 from gpu_backend.modules.drafter import Drafter
-from gpu_backend.modules.step import Paging, Rows, Step
 from gpu_backend.modules.target import Target, TargetOutput
 from gpu_backend.modules.verify import Verified, verify
+from gpu_backend.modules.views import Lane, StepShape
 from gpu_backend.pool import DevicePool
 from model.geometry import cdiv
 
@@ -36,39 +36,18 @@ class PagedRows:
             order = torch.randperm(pages, generator=torch.Generator().manual_seed(seed + number)) + 1
             self.tables.append(order.reshape(sequences, blocks).int())
 
-    def paging(
-        self, rows: Sequence[int], starts: Sequence[int], widths: Sequence[int], bases: Sequence[int] | None = None
-    ) -> tuple[Paging, ...]:
-        """How ``widths[i]`` tokens of sequence ``rows[i]`` from position ``starts[i]`` on reach the pages.
-
-        ``bases`` hides what lies below a row's base page, by moving its table.
-        """
-        low = [base * self.page_size for base in bases or [0] * len(rows)]
-        spans = list(zip(starts, widths, low, strict=True))
-        position = [place - base for start, width, base in spans for place in range(start, start + width)]
-        row = [index for index, width in enumerate(widths) for _ in range(width)]
-        length = [start + width - base for start, width, base in spans]
-        paging = []
+    def lanes(self, rows: Sequence[int], bases: Sequence[int] | None = None) -> tuple[Lane, ...]:
+        """Sequences ``rows`` in every group; ``bases`` hides what lies below a row's base page."""
+        base = torch.tensor(list(bases or [0] * len(rows)), dtype=torch.int32, device=self.device)
+        found = []
         for pool, table in zip(self.pools, self.tables, strict=True):
             own = table[list(rows)]
-            writable = torch.zeros(pool.pages + 1, dtype=torch.bool)
-            writable[own.flatten().long()] = True
-            writable = writable.to(self.device)
-            paging.append(
-                Paging(
-                    pool.kv,
-                    own.to(self.device),
-                    self._int32([base // self.page_size for base in low]),
-                    self._int32(row),
-                    self._int32(position),
-                    self._int32(length),
-                    self._int32([0] * len(rows)),
-                    from_origin=True,
-                    readable=writable,
-                    writable=writable,
-                )
-            )
-        return tuple(paging)
+            mine = torch.zeros(pool.pages + 1, dtype=torch.bool)
+            mine[own.flatten().clamp(min=0).long()] = True
+            mine[0] = False  # the guard
+            mine = mine.to(self.device)
+            found.append(Lane(pool.kv, own.to(self.device), base, readable=mine, writable=mine))
+        return tuple(found)
 
     def rows_of(self, sequence: int, length: int) -> list[list[tuple[torch.Tensor, torch.Tensor]]]:
         """K and V of the first ``length`` positions, by group and layer, ``[length, kv_heads, head_dim]`` each."""
@@ -87,9 +66,6 @@ class PagedRows:
             pool.release(gone[gone != UNBACKED].long().to(self.device))
             gone.fill_(UNBACKED)
 
-    def _int32(self, values: Sequence[int]) -> torch.Tensor:
-        return torch.tensor(list(values), dtype=torch.int32, device=self.device)
-
 
 class OwnPages:
     """Target, and drafter if any, on pages of their own; ``length[i]`` tokens of sequence ``i`` are settled."""
@@ -106,44 +82,31 @@ class OwnPages:
             PagedRows(drafter.config, sequences, longest, page_size, self.device, seed + 100) if drafter else None
         )
 
-    def run(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> TargetOutput:
+    def run(self, rows: Sequence[int], tokens: Sequence[Sequence[int]], *, chunks: int = 0) -> TargetOutput:
         """One pass of ``tokens[i]`` behind sequence ``rows[i]``; lengths stay until :meth:`settle`."""
-        widths = [len(row) for row in tokens]
-        starts = [self.length[row] for row in rows]
-        paging = self.of_target.paging(rows, starts, widths)
-        flat = torch.tensor([token for row in tokens for token in row], device=self.device)
-        step = Step(flat, self._positions(starts, widths), (Rows.of(widths, self.device),), paging)
-        return self.target(step)
+        shape = StepShape([len(row) for row in tokens], self.device, chunks=chunks)
+        flat = self._tensor([token for row in tokens for token in row])
+        return self.target(shape.step(flat, self._starts(rows), self.of_target.lanes(rows)))
 
     def settle(self, rows: Sequence[int], accepted: Sequence[int], ran: Sequence[int], output: TargetOutput) -> None:
         """Commit the first ``accepted[i]`` of the ``ran[i]`` tokens that row ``i`` ran, for the drafter too."""
-        ends = [sum(ran[: index + 1]) for index in range(len(ran))]
-        keep = [
-            place
-            for end, width, count in zip(ends, ran, accepted, strict=True)
-            for place in range(end - width, end - width + count)
-        ]
-        starts = [self.length[row] for row in rows]
         if self.drafter is not None and self.of_drafter is not None:
-            features = output.features[torch.tensor(keep, device=self.device)]
-            bases = [self.base[row] for row in rows]
-            paging = self.of_drafter.paging(rows, starts, accepted, bases)
-            self.drafter.fold(features, self._positions(starts, accepted), paging)
+            ends = [sum(ran[: index + 1]) for index in range(len(ran))]
+            spans = zip(ends, ran, accepted, strict=True)
+            keep = self._tensor([end - width + place for end, width, count in spans for place in range(count)])
+            shape = StepShape(accepted, self.device)
+            lanes = self.of_drafter.lanes(rows, [self.base[row] for row in rows])
+            self.drafter.fold(output.features[keep], shape.step(keep, self._starts(rows), lanes))
         for row, count in zip(rows, accepted, strict=True):
             self.length[row] += count
 
     def draft(self, rows: Sequence[int], anchors: Sequence[int]) -> torch.Tensor:
         """Draft logits ``[rows, K, vocabulary]`` behind ``anchors``, which stand at the settled lengths."""
         assert self.drafter is not None and self.of_drafter is not None
-        starts = [self.length[row] for row in rows]
-        widths = [self.drafter.config.block] * len(rows)
-        paging = self.of_drafter.paging(rows, starts, widths, [self.base[row] for row in rows])
-        anchor, start = (torch.tensor(list(values), device=self.device) for values in (anchors, starts))
-        step = Step(
-            self.drafter.block_tokens(anchor), self.drafter.block_positions(start), (Rows.of(widths, self.device),),
-            paging,
-        )  # fmt: skip
-        return self.drafter(step, self.target)
+        shape = StepShape([self.drafter.config.block] * len(rows), self.device)
+        tokens = self.drafter.block_tokens(self._tensor(anchors))
+        lanes = self.of_drafter.lanes(rows, [self.base[row] for row in rows])
+        return self.drafter(shape.step(tokens, self._starts(rows), lanes), self.target)
 
     def speculate(self, rows: Sequence[int], anchors: Sequence[int]) -> tuple[Verified, TargetOutput]:
         """Draft, verify and settle one step of every row."""
@@ -164,9 +127,11 @@ class OwnPages:
         assert logits is not None
         return logits
 
-    def _positions(self, starts: Sequence[int], widths: Sequence[int]) -> torch.Tensor:
-        spans = [range(start, start + width) for start, width in zip(starts, widths, strict=True)]
-        return torch.tensor([place for span in spans for place in span], device=self.device)
+    def _starts(self, rows: Sequence[int]) -> torch.Tensor:
+        return self._tensor([self.length[row] for row in rows])
+
+    def _tensor(self, values: Sequence[int]) -> torch.Tensor:
+        return torch.tensor(list(values), dtype=torch.int64, device=self.device)
 
 
 def greedy_cold(target: Target, prompt: Sequence[int], count: int, page_size: int) -> tuple[list[int], torch.Tensor]:

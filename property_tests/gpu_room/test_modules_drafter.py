@@ -10,6 +10,7 @@ import torch
 from gpu_backend.modules.plain import DenseCache
 from gpu_backend.modules.speculate import cold_context, greedy_plain, speculate_plain
 from gpu_backend.modules.tier0 import TINY, drafter_for
+from gpu_backend.modules.views import StepShape
 from property_tests.gpu_room.pairs import NEAR, Pair, distance, make_pair, prompt
 
 
@@ -106,10 +107,10 @@ def test_what_lies_below_the_base_is_hidden_and_positions_stay_absolute(device: 
     pages.length[0] = 0
     target_only = pages.run([0], [tokens])
     assert pages.of_drafter is not None
-    pages.length[0] = base * 16  # the drafter's store begins at its base
     kept = target_only.features[base * 16 :]
-    position = torch.arange(base * 16, 45, device=device)
-    pair.drafter.fold(kept, position, pages.of_drafter.paging([0], [base * 16], [45 - base * 16], [base]))
+    start = torch.tensor([base * 16], device=device)
+    stored = StepShape([45 - base * 16], device).step(start, start, pages.of_drafter.lanes([0], [base]))
+    pair.drafter.fold(kept, stored)
     pages.length[0] = 45
     found = pages.draft([0], [7])
     context = context_of(pair, tokens)
@@ -123,10 +124,11 @@ def test_columns_that_carry_no_token_are_stored_as_zeros(device: torch.device) -
     pages = pair.pages()
     assert pages.of_drafter is not None
     output = pages.run([0], [prompt(4)])
-    paging = pages.of_drafter.paging([0], [0], [4])
-    for group in paging:
-        group.live = torch.tensor([True, True, False, False], device=device)
-    pair.drafter.fold(output.features, torch.arange(4, device=device), paging)
+    lanes = pages.of_drafter.lanes([0])
+    for lane in lanes:
+        lane.live = torch.tensor([True, True, False, False], device=device)
+    zero = torch.zeros(1, dtype=torch.int64, device=device)
+    pair.drafter.fold(output.features, StepShape([4], device).step(zero, zero, lanes))
     for group in pages.of_drafter.rows_of(0, 4):
         for k, v in group:
             assert k[:2].any(-1).all() and v[:2].any(-1).all()

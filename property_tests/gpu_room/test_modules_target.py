@@ -13,8 +13,8 @@ from gpu_backend.modules.own_pages import OwnPages, PagedRows, greedy_cold
 from gpu_backend.modules.plain import DenseCache
 from gpu_backend.modules.speculate import greedy_plain
 from gpu_backend.modules.stack import Runner
-from gpu_backend.modules.step import Rows, Step
 from gpu_backend.modules.tier0 import TINY
+from gpu_backend.modules.views import StepShape
 from gpu_backend.triton_backend import TritonKernels
 from property_tests.gpu_room.pairs import NEAR, distance, make_pair, prompt
 
@@ -79,17 +79,17 @@ def test_a_context_call_and_a_generation_call_share_one_pass(device: torch.devic
     pages = pair.pages(4)
     pages.prefill(1, prompts[1][:29])
     pages.prefill(2, prompts[2][:17])
-    widths = [40, 4, 4, 4]
-    paging = pages.of_target.paging([0, 1, 2, 3], [0, 29, 17, 0], widths)
-    for group in paging:
-        group.length[3] = 0
-        group.row[-4:] = -1
-    calls = (Rows.of(widths[:1], device), Rows.of(widths[1:], device, first_row=1, first=40))
-    position = torch.cat([torch.arange(40), torch.arange(29, 33), torch.arange(17, 21), torch.zeros(4).long()])
-    flat = torch.tensor([*prompts[0], *prompts[1][29:], *prompts[2][17:], 0, 0, 0, 0])
+    shape = StepShape([40, 4, 4, 4], device, chunks=1)
+    assert [(call.first_row, call.first, call.widths) for call in shape.calls] == [(0, 0, (40,)), (1, 40, (4, 4, 4))]
+    lanes = pages.of_target.lanes([0, 1, 2, 3])
+    for lane in lanes:
+        lane.active = torch.tensor([True, True, True, False], device=device)
+    flat = torch.tensor([*prompts[0], *prompts[1][29:], *prompts[2][17:], 0, 0, 0, 0], device=device)
+    step = shape.step(flat, torch.tensor([0, 29, 17, 0], device=device), lanes)
+    assert shape.last().tolist() == [39, 43, 47, 51]
     before = [pool.kv.clone() for pool in pages.of_target.pools]
     wanted = torch.tensor([39, 40, 41, 42, 43, 44, 45, 46, 47, 48], device=device)
-    output = pair.target(Step(flat.to(device), position.to(device), calls, paging), wanted)
+    output = pair.target(step, wanted)
     plain = [pair.plain(tokens)[0] for tokens in prompts]
     expected = torch.cat([plain[0][39:], plain[1][29:], plain[2][17:]])
     assert distance(output.logits[:9], expected) < NEAR[torch.float32]
@@ -104,10 +104,8 @@ def test_logits_are_computed_where_they_are_wanted(device: torch.device) -> None
     tokens = prompt(20)
     pages = pair.pages(2)
     every = pages.run([0], [tokens]).logits
-    step = Step(
-        torch.tensor(tokens, device=device), torch.arange(20, device=device), (Rows.of([20], device),),
-        pages.of_target.paging([1], [0], [20]),
-    )  # fmt: skip
+    zero = torch.zeros(1, dtype=torch.int64, device=device)
+    step = StepShape([20], device).step(torch.tensor(tokens, device=device), zero, pages.of_target.lanes([1]))
     some = pair.target(step, torch.tensor([19, 3], device=device)).logits
     assert some.shape == (2, TINY.vocabulary)
     assert distance(some, every[[19, 3]]) < NEAR[torch.float32]
@@ -184,3 +182,20 @@ def test_features_are_those_of_the_tapped_layers_in_their_order(device: torch.de
     pair.target.taps = (3, 1)
     assert torch.equal(reverse.run([0], [tokens]).features, torch.cat(features.chunk(2, -1)[::-1], -1))
     assert not torch.equal(*features.chunk(2, -1))
+
+
+def test_a_row_neither_stores_nor_reads_behind_its_limit(device: torch.device) -> None:
+    """A drafter's block at the end of its pages: what does not fit is dropped, the rest is as it would be."""
+    pair = make_pair(device)
+    pages = pair.pages(longest=32)
+    tokens = prompt(30)
+    pages.prefill(0, tokens)
+    assert pages.of_drafter is not None
+    (lane,) = pages.of_drafter.lanes([0])
+    lane.limit = torch.tensor([32], device=device)
+    shape = StepShape([4], device)
+    block = pair.drafter.block_tokens(torch.tensor([7], device=device))
+    step = shape.step(block, torch.tensor([30], device=device), [lane])
+    assert step.paging[0].row.tolist() == [0, 0, -1, -1]
+    assert step.paging[0].length.tolist() == [32]
+    assert pair.drafter(step, pair.target).isfinite().all()
