@@ -77,7 +77,8 @@ class Engine:
 
     def awaits(self) -> bool:
         """Whether another worker has to move first: pages are to be sent, to come, or still in a transfer's hands."""
-        return bool(self.lent) or any(request.state in (SENDING, RECEIVING) for request in self.live.values())
+        states = [request.state for request in self.live.values()]
+        return bool(self.lent) or SENDING in states or RECEIVING in states
 
     def refusal(self, spec: RequestSpec) -> str | None:
         """Why a request can never be served, in one sentence; ``None`` if it can."""

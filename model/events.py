@@ -155,6 +155,18 @@ class Channel:
         if len(self.buffer) >= _FLUSH:
             self.flush()
 
+    def add_long(self, kind: int, fields: list[int]) -> None:
+        """Append one record of many ``fields``."""
+        self.buffer.extend((kind, len(fields)))
+        self.add_fields(fields)
+
+    def add_fields(self, fields: list[int], records: int = 1) -> None:
+        """Append whole ``records``, or the rest of one; a list is appended three times as fast as a tuple."""
+        self.buffer.fromlist(fields)
+        self.count += records
+        if len(self.buffer) >= _FLUSH:
+            self.flush()
+
     def flush(self) -> None:
         """Hash what is buffered, and keep it if the log keeps records."""
         if sys.byteorder == "big":
@@ -234,13 +246,13 @@ class EventLog:
         """An iteration was dispatched: its records, then its rows."""
         self.recorded(plan.records)
         add = self.decisions.add
-        add((Kind.ITERATION, 3, plan.iteration, len(plan.context), len(plan.generation)))
+        add((_ITERATION, 3, plan.iteration, len(plan.context), len(plan.generation)))
         for row in plan.context:
-            add((Kind.CHUNK, 5, row.request_id, row.slot, row.start, row.end, row.last))
-        buffer = self.decisions.buffer
-        for step in plan.generation:
-            buffer.extend((Kind.STEP, 4, step[0], step[2], step[3], step[4]))
-        self.decisions.count += len(plan.generation)
+            add((_CHUNK, 5, row.request_id, row.slot, row.start, row.end, row.last))
+        steps: list[int] = []
+        for request_id, _, slot, width, real_drafts, _, _ in plan.generation:
+            steps += (_STEP, 4, request_id, slot, width, real_drafts)
+        self.decisions.add_fields(steps, len(plan.generation))
         for dummy in plan.dummies:
             add((Kind.DUMMY, 3, dummy.owner, dummy.slot, dummy.position))
         if plan.padding:
@@ -251,9 +263,9 @@ class EventLog:
         add = self.decisions.add
         for record in records:
             kind = _RECORD_KINDS[record[0]]
-            if kind is Kind.GRANT:
+            if kind is _GRANT:
                 add((kind, 2 + len(record[2]), record[1], record[3], *record[2]))
-            elif kind is Kind.PUBLISH:
+            elif kind is _PUBLISH:
                 _, pool, slots, coverage, owner, column, block = record
                 add((kind, 5 + len(slots), pool, coverage, owner, column, block, *slots))
             elif kind is not None:
@@ -272,5 +284,7 @@ def named_fields(kind: Kind, values: tuple[int, ...]) -> dict[str, Any]:
     return result
 
 
+# Bound once: a member access costs ten times as much.
+_GRANT, _PUBLISH, _ITERATION, _CHUNK, _STEP = Kind.GRANT, Kind.PUBLISH, Kind.ITERATION, Kind.CHUNK, Kind.STEP
 # Record codes of model.plan in order: GRANT, COPY, MOVE, PUBLISH, BIND, UNBIND, BEGIN, END, CLAIM, START.
 _RECORD_KINDS = (Kind.GRANT, Kind.COPY, Kind.MOVE, Kind.PUBLISH, Kind.BIND, Kind.UNBIND, None, None, None, Kind.START)

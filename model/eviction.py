@@ -104,6 +104,18 @@ class EvictionRings:
                 return False
         return True
 
+    def missed(self, pages: NDArray[np.int64]) -> list[int]:
+        """Those of ``pages`` on the device that the evictor would not come across; :meth:`hold_all` of many pages."""
+        pool, found = self.pool, np.zeros(len(pages), dtype=np.bool_)
+        device = np.frombuffer(pool.slot, dtype=np.int32)[pages] < pool.device_pages
+        priorities, stamps = np.frombuffer(pool.priority, dtype=np.int32)[pages], self._stamps[pages]
+        for (host, priority), ring in self.rings.items():
+            if not host and len(ring.pages):
+                places = stamps - ring.dropped
+                inside = (priorities == priority) & (places >= ring.head) & (places < len(ring.pages))
+                found |= inside & (np.frombuffer(ring.pages, dtype=np.int32)[np.where(inside, places, 0)] == pages)
+        return pages[device & ~found].tolist()
+
     def order(self) -> list[int]:
         """Device pages the evictor would take, next first (a view for checks; nothing changes)."""
         found: list[int] = []
@@ -112,19 +124,6 @@ class EvictionRings:
             if not key[0]:
                 places = range(ring.head, len(ring.pages))
                 found += [ring.pages[place] for place in places if self._living(ring, place, key)]
-        return found
-
-    def reachable(self) -> NDArray[np.bool_]:
-        """For each page, whether the evictor of its tier would come across it; shape ``[total]``."""
-        pool = self.pool
-        found = np.zeros(pool.total, dtype=np.bool_)
-        slots = np.frombuffer(pool.slot, dtype=np.int32)
-        priorities = np.frombuffer(pool.priority, dtype=np.int32)
-        for (host, priority), ring in self.rings.items():
-            pages = np.frombuffer(ring.pages[ring.head :], dtype=np.int32)
-            places = np.arange(ring.head + ring.dropped, len(ring.pages) + ring.dropped)
-            alive = (self._stamps[pages] == places) & ((slots[pages] >= pool.device_pages) == host)
-            found[pages[alive & (priorities[pages] == priority)]] = True
         return found
 
     def _living(self, ring: Ring, place: int, key: tuple[bool, int]) -> bool:

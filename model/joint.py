@@ -255,18 +255,17 @@ class Twin:
 
     def grow_generation(self, request: Request) -> bool:
         """Back one more verify row (1 + K tokens) in both pools; records what each grew, or undoes it."""
-        drafts, owner, owed = request.spec.drafts, request.owner, request.owed
+        drafts, owner = request.spec.drafts, request.owner
         growth = self.growth if drafts else self.plain_growth
         sequences = [manager.sequences[owner] for manager in self.managers]
-        for place, sequence in enumerate(sequences):
-            roomy = sequence.capacity + growth[place] <= sequence.backed
-            if not roomy or sequence.status is not ACTIVE or owed[place]:
+        for sequence, more, owed in zip(sequences, growth, request.owed, strict=False):
+            if sequence.capacity + more > sequence.backed or sequence.status is not ACTIVE or owed:
                 if not self._grow_slowly(request, sequences, growth):
                     return False
                 break
         else:
-            for place, sequence in enumerate(sequences):
-                sequence.capacity += growth[place]
+            for sequence, more in zip(sequences, growth, strict=True):
+                sequence.capacity += more
         request.grown.append(self.grown if drafts else self.plain_grown)
         if self._releases_ahead:
             settled, rows = request.settled_position(), len(request.grown)
@@ -348,13 +347,15 @@ class Twin:
         """A verify row committed ``committed`` tokens: give back what was grown beyond them, raise the history."""
         grown, owed, owner = request.grown.popleft(), request.owed, request.owner
         settled = request.settled_position()
-        page = self.config.limits.page_size
+        page, surplus_of, padded = self.config.limits.page_size, self.rules.rewind.surplus, self.padded
         for place, manager in enumerate(self.managers):
             sequence = manager.sequences.get(owner)
             if sequence is None:
                 continue
-            history = settled if settled > sequence.history else sequence.history
-            surplus = self.rules.rewind.surplus(grown[place], committed, self.padded)
+            history = sequence.history
+            if settled > history:
+                history = settled
+            surplus = surplus_of(grown[place], committed, padded)
             if sequence.status is not ACTIVE:
                 owed[place] += surplus
                 continue

@@ -127,25 +127,28 @@ class Scheduler:
 
     def _generation(self, taken: Scheduled) -> None:
         widest = 1 + self.twin.config.drafter.drafts
-        run_ahead = self.limits.run_ahead
+        run_ahead, most, grow, generation = (
+            self.limits.run_ahead,
+            self.limits.max_batch,
+            self.twin.grow_generation,
+            taken.generation,
+        )
         for request in list(self.active):
             if request.state is not GENERATION or request.in_flight > run_ahead:
                 continue
             if request.generated + request.in_flight + request.first_in_flight >= request.spec.max_new_tokens:
                 continue  # what is in flight completes it
             width = widest if request.spec.drafts else 1
-            if width > self._budget or len(taken.generation) >= self.limits.max_batch:
+            if width > self._budget or len(generation) >= most:
                 return
-            if not self._make_generation_fit(request, taken):
+            if not grow(request) and not self._make_generation_fit(request, taken):
                 return
             if request.state is GENERATION:
                 self._budget -= width
-                taken.generation.append(request)
+                generation.append(request)
 
     def _make_generation_fit(self, request: Request, taken: Scheduled) -> bool:
-        """Grow one generation request, taking from later ones if need be; ``False`` if it had to step aside."""
-        if self.twin.grow_generation(request):
-            return True
+        """Grow a generation request that found no pages, taking from later ones; ``False`` if it had to step aside."""
         for victim in self._behind(request, taken):
             if self._lower_tier and self._suspend(victim, taken) and self.twin.grow_generation(request):
                 return True

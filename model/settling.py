@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from model.engine import Engine
 
 
+_SETTLE = int(Kind.SETTLE)
+
+
 class Settler:
     """Applies the results of one engine's plans, oldest first."""
 
@@ -34,10 +37,12 @@ class Settler:
             else:
                 settled.append(SettledRow(row.request_id, 0, False, False, False))
         log: list[int] = []
+        owners, settle_generation, output = engine.owners, engine.twin.settle_generation, 0
         for row, count in zip(plan.generation, accepted, strict=True):
-            request = engine.owners.get(row.owner)
-            if request is None or request.owner != row.owner:
-                request = self._receiver(row.owner)
+            owner = row.owner
+            request = owners.get(owner)
+            if request is None or request.owner != owner:
+                request = self._receiver(owner)
             if request is None:
                 self._free_left(row)
                 settled.append(SettledRow(row.request_id, 0, False, False, False))
@@ -47,27 +52,29 @@ class Settler:
                 self._count_drafts(request.record, row.width - 1, count - 1)
             if request.in_flight:
                 request.in_flight -= 1
-            if request.generated + count < request.spec.max_new_tokens:
-                request.generated += count
+            generated = request.generated + count
+            if generated < request.spec.max_new_tokens:
+                request.generated = generated
                 request.record.output_tokens += count
-                engine.totals.output_tokens += count
-                log += (row.request_id, count, request.prompt_length + request.generated)
+                output += count
+                log += (row.request_id, count, request.prompt_length + generated)
                 if request.grown:
-                    engine.twin.settle_generation(request, count)
+                    settle_generation(request, count)
                 settled.append(SettledRow(row.request_id, count, False, False, drafted))
             else:
                 settled.append(self._commit(request, count, drafted, first=False))
+        engine.totals.output_tokens += output
         if log:
-            engine.log.decisions.add((Kind.SETTLE, len(log), *log))
+            engine.log.decisions.add_long(_SETTLE, log)
         return settled
 
     def _count_drafts(self, record: RequestRecord, drafted: int, accepted: int) -> None:
         record.spec_steps += 1
         record.accepted_drafts += accepted
         record.drafted_tokens += drafted
-        engine = self.engine
-        engine.totals.spec_steps += 1
-        engine.totals.accepted_drafts += accepted
+        totals = self.engine.totals
+        totals.spec_steps += 1
+        totals.accepted_drafts += accepted
 
     def _free_left(self, row: GenerationRow) -> None:
         """Free what the epoch rule leaves to the output of a row whose request is not there any more."""

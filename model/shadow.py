@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from model.joint import Column, Twin
     from model.request import Request
 
+_STEP = int(Kind.MEM_STEP)
 _GRANT, _COPY, _MOVE, _PUBLISH, _BIND, _UNBIND, _BEGIN, _END, _CLAIM, _ = (int(record) for record in Record)
 
 
@@ -157,43 +158,50 @@ class Shadow(SlotStore):
             self._run_chunk(row)
         if self.lookup is not None:
             self.look_up(context, generation)
-        log: list[int] = []
+        log = [plan.iteration]
+        self._run_rows(generation, accepted, log)
+        self.log.memory.add_long(_STEP, log)
+        if plan.dummies or plan.padding or self.device.padding is not Padding.SCRATCH:
+            self.stand_ins.run(plan, generation)
+
+    def _run_rows(self, rows: list[GenerationRow], accepted: tuple[int, ...], log: list[int]) -> None:
+        """Execute the verify rows of a step and write down in ``log`` where each of them stands then."""
         length, draft_length, base, page = self.length, self.draft_length, self.base, self.page
         (target, _), (drafted, behind) = steps = self._frontier_columns
-        for row, count in zip(generation, accepted, strict=True):
-            reader = self.readers.get(row.owner)
+        readers, dirty, defers = self.readers, self.dirty, self.defers
+        for row, count in zip(rows, accepted, strict=True):
+            owner = row.owner
+            reader = readers.get(owner)
             if reader is None:
                 continue
-            slot = row.slot
+            slot, tables = row.slot, row.tables
             after = length[slot] + count
-            if reader.tables is row.tables and after <= reader.room and reader.slot == slot and self.defers:
+            if defers and reader.tables is tables and after <= reader.room and reader.slot == slot:
                 length[slot] = after
-                draft_length[slot] += count
+                draft_length[slot] = folded = draft_length[slot] + count
                 reader.drafted += count
                 reader.taken = count
-                self.dirty[row.owner] = reader
-                views, last = reader.views, after - 1
-                table = row.tables[target]
-                log += (row.owner, after, count, base[slot], draft_length[slot])
-                log += (table.view[last // page - table.base], views[target][last] & LOGGED)
+                dirty[owner] = reader
+                views, table = reader.views, tables[target]
+                place, tag = table.view[(after - 1) // page - table.base], views[target][after - 1] & LOGGED
                 if drafted < 0:
-                    log += (GUARD, 0)
+                    log += (owner, after, count, base[slot], folded, place, tag, GUARD, 0)
                     continue
                 last = after - reader.lag - behind
-                table = row.tables[drafted]
-                if last < table.base * page:
+                table = tables[drafted]
+                block = last // page - table.base
+                if block < 0:
+                    log += (owner, after, count, base[slot], folded, place, tag)
                     log += self._deferred(row, reader, drafted, last)
-                else:
-                    log += (table.view[last // page - table.base], views[drafted][last + reader.lag] & LOGGED)
+                    continue
+                other = views[drafted][last + reader.lag] & LOGGED
+                log += (owner, after, count, base[slot], folded, place, tag, table.view[block], other)
             else:
                 self.flush(reader)  # it may go on in the same pages and reach too far in them to be deferred
                 self._run_generation(row, reader, count)
-                log += (row.owner, after, count, base[slot], draft_length[slot])
+                log += (owner, after, count, base[slot], draft_length[slot])
                 for index, back in steps:
                     log += self.frontier(row, index, (draft_length[slot] if back else after) - max(1, back))
-        self.log.memory.add((Kind.MEM_STEP, 1 + len(log), plan.iteration, *log))
-        if plan.dummies or plan.padding or self.device.padding is not Padding.SCRATCH:
-            self.stand_ins.run(plan, generation)
 
     def _deferred(self, row: GenerationRow, reader: Reader, index: int, position: int) -> tuple[int, int]:
         """What :meth:`_frontier` finds at a position before the row's pages, once deferred cells are written."""
@@ -208,10 +216,10 @@ class Shadow(SlotStore):
         """Write the deferred cells of every request that does not simply go on in this step."""
         if not self.dirty:
             return
-        going_on = {row.owner for row in rows if (reader := self.dirty.get(row.owner)) and reader.tables is row.tables}
-        if len(going_on) < len(self.dirty):
-            for owner in [owner for owner in self.dirty if owner not in going_on]:
-                self.flush(self.dirty[owner])
+        dirty = self.dirty
+        tables = {row.owner: row.tables for row in rows}
+        for reader in [reader for owner, reader in dirty.items() if tables.get(owner) is not reader.tables]:
+            self.flush(reader)
 
     def flush(self, reader: Reader) -> None:
         """Bring the deferred cells of one request to memory, through the table that its steps used.

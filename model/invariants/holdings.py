@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -143,8 +144,10 @@ class PromptHoldings:
         self.partial, self.most_children = partial, children
         self.blocks = cdiv(limit, self.page_size)
         self.several: set[int] = set()  # blocks with more than one cached page in some column
-        self.covered = [self._coverage(column) for column in self.memory.columns]
-        self.runs = [_run_starts(covered, self.page_size) for covered in self.covered]
+        covered = [self._coverage(column) for column in self.memory.columns]
+        self.covered = [one.tolist() for one in covered]
+        self.holes = [np.flatnonzero(one < self.page_size).tolist() for one in covered]  # blocks not covered in full
+        self.last = [int(one.nonzero()[0].max(initial=-1)) for one in covered]  # last block covered at all
 
     # -- coverage ------------------------------------------------------------------------------------------------
 
@@ -155,13 +158,13 @@ class PromptHoldings:
         index = self.published.slots[pool]
         firsts = tags[: self.limit : page]
         hints = [index.get(tag, -1) for tag in firsts.tolist()]
+        covered = np.zeros(blocks, dtype=np.int64)
+        if hints.count(-1) == blocks:
+            return covered
         many = [place for place, hint in enumerate(hints) if isinstance(hint, tuple)]
         for place in many:
             hints[place] = -1
         slots = np.array(hints, dtype=np.int64)
-        covered = np.zeros(blocks, dtype=np.int64)
-        if not blocks:
-            return covered
         cells, sealed = memory.cells[pool], np.frombuffer(memory.sealed[pool], dtype=np.int32)
         cached = self.cached[pool] & (self.published.space[pool] == np.uint64(self.reader.space))
         found = (slots >= 0) & cached[slots] & (sealed[slots] > 0) & (cells[slots, 0] == firsts)
@@ -198,46 +201,62 @@ class PromptHoldings:
         page, blocks = self.page_size, cdiv(end, self.page_size)
         if not blocks or not columns:
             return end
-        numbers = np.arange(blocks)
-        whole = (numbers + 1) * page
-        good = whole <= end
-        for column in columns:
-            good &= self._reaches(column, whole, numbers, sure)
-        best = int(whole[good].max(initial=0))
+        top = min([self._top(column) for column in columns])
+        best, block = 0, min(end // page - 1, top)
+        while block >= 0:
+            lower = min([self._reached(column, (block + 1) * page, block, sure) for column in columns])
+            if lower == block:
+                best = (block + 1) * page
+                break
+            block = lower
         if boundary or not self.partial:
             return best
-        least = np.minimum.reduce([self.covered[column.index][:blocks] for column in columns])
-        ends = numbers * page + np.minimum(least, end - numbers * page)
-        good = (ends > best) & (least > 0) & (ends % page > 0)
-        for column in columns:
-            good &= self._reaches(column, ends, numbers, sure)
-        for place in np.flatnonzero(good)[::-1].tolist():
-            if not sure or self.only_child(columns, place):
-                return int(ends[place])
+        for block in range(min(blocks - 1, top), best // page - 1, -1):
+            begin = block * page
+            least = min([self.covered[column.index][block] for column in columns])
+            stop = min(begin + least, end)
+            if not least or stop <= best or not stop % page:
+                continue
+            reached = all(self._reached(column, stop, block, sure) == block for column in columns)
+            if reached and (not sure or self.only_child(columns, block)):
+                return stop
         return best
 
-    def _reaches(
-        self, column: Column, ends: NDArray[np.int64], blocks: NDArray[np.int64], sure: bool
-    ) -> NDArray[np.bool_]:
-        """Whether a column holds its window (and sinks) at endpoints ``ends``, which lie in ``blocks``.
+    def _top(self, column: Column) -> int:
+        """Last block in which a column may have an endpoint."""
+        window, place = column.lifecycle.window, column.index
+        if window is None:
+            return self._whole(place)
+        return self.blocks - 1 if window <= 1 else self.last[place]
+
+    def _whole(self, place: int) -> int:
+        """Leading blocks that are covered in full."""
+        return self.holes[place][0] if self.holes[place] else self.blocks
+
+    def _reached(self, column: Column, end: int, block: int, sure: bool) -> int:
+        """``block`` if a column holds its window (and sinks) at the endpoint ``end``, which lies in it; otherwise a
+        lower block, above which it does not.
 
         A window of one token reads nothing at a page end; ``sure`` still wants the page there, which is what keeps
         the block in a tree of windowed pages.
         """
-        page, life = self.page_size, column.lifecycle
-        covered, runs = self.covered[column.index][: len(blocks)], self.runs[column.index]
-        inside = covered >= ends - blocks * page
+        page, life, place = self.page_size, column.lifecycle, column.index
+        inside = self.covered[place][block] >= end - block * page
         if life.window is None:
-            return inside & (runs[: len(blocks)] == 0)
-        first = np.maximum(0, ends + 1 - life.window) // page
-        unread = first > blocks
-        good = inside if sure else inside | unread
-        good = good & (unread | (runs[: len(blocks)] <= first))
+            return block if inside and block <= self._whole(place) else block - 1
+        first = max(0, end + 1 - life.window) // page
+        unread = first > block
+        if not inside and (sure or not unread):
+            return block - 1
+        if not unread:
+            holes = self.holes[place]
+            below = bisect_left(holes, block)
+            if below and holes[below - 1] >= first:
+                return holes[below - 1]  # it is in the window of all blocks in between as well
         sinks = life.sink_blocks(page)
-        if sinks:
-            whole = int(np.argmin(np.append(self.covered[column.index] >= page, False)))
-            good &= (np.minimum(sinks, blocks) <= whole) & (inside | (blocks >= sinks))
-        return good
+        if sinks and (min(sinks, block) > self._whole(place) or not (inside or block >= sinks)):
+            return block - 1
+        return block
 
     def only_child(self, columns: Sequence[Column], block: int) -> bool:
         """Whether a partial match of ``block`` can mean one cached page of each column only."""
@@ -245,11 +264,3 @@ class PromptHoldings:
             self.published.one_child(manager, self.reader, block, self.cached, self.most_children)
             for manager in dict.fromkeys(column.manager for column in columns)
         )
-
-
-def _run_starts(covered: NDArray[np.int64], page: int) -> NDArray[np.int64]:
-    """For each block, the first block from which on all blocks before it are full (itself if its neighbour is not)."""
-    full = covered >= page
-    holes = np.where(full, -1, np.arange(len(covered)))
-    last = np.maximum.accumulate(holes) if len(holes) else holes
-    return np.concatenate(([0], last + 1))

@@ -53,16 +53,17 @@ class MemoryLaws(WriteLaws):
     def rows(self, shadow: Shadow, context: Sequence[ContextRow], generation: Sequence[GenerationRow]) -> None:
         """Judge what the rows of a step read before any of them writes."""
         quiet: list[tuple[Row, Reader]] = []
-        slots, readers = shadow.slots, shadow.readers
+        slots, readers, everything = shadow.slots, shadow.readers, self.everything
         judged = 0
         for row in (*context, *generation):
-            if slots.get(row.slot) != row.owner:
+            owner = row.owner
+            if slots.get(row.slot) != owner:
                 self._foreign_slot(shadow, row)
-            reader = readers.get(row.owner)
+            reader = readers.get(owner)
             if reader is None:
                 continue
             judged += 1
-            if reader.pending or self.everything:
+            if everything or reader.pending:
                 self._row(shadow, row, reader)
             elif reader.tables is row.tables or self._grew(shadow, row, reader):
                 quiet.append((row, reader))

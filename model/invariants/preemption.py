@@ -9,6 +9,7 @@ from model.eviction import DROPPABLE
 from model.invariants.base import Docket, Violation
 from model.invariants.gate import gate_open
 from model.request import CONTEXT, Request
+from model.table import Table
 
 
 class PreemptionLaw:
@@ -24,6 +25,7 @@ class PreemptionLaw:
         self._arrived = 0
         # Started ones: request id -> owner, and by column its sinks and the pages behind them.
         self._before: dict[int, tuple[int, list[tuple[array[int], array[int]]]]] = {}
+        self._started: tuple[list[int], list[list[Table]]] = ([], [])  # owners of those and their tables, as last seen
         self._shut = False  # a pool was too full for a suspended request to resume
         self._tiers = any(pool.host_pages for pool in engine.twin.pools.values())
 
@@ -41,13 +43,16 @@ class PreemptionLaw:
 
     def before_pass(self) -> None:
         """Remember who is started, and on which pages; note who came from another worker."""
-        self._before = {}
         self._shut = not gate_open(self.engine.twin)
-        for request in self.engine.scheduler.active:
-            if request.started:
-                self._place(request)
-                pages = [(table.sinks, table.pages) for table in request.tables]
-                self._before[request.spec.request_id] = (request.owner, pages)
+        requests = [request for request in self.engine.scheduler.active if request.started]
+        started = ([request.owner for request in requests], [request.tables for request in requests])
+        if started == self._started:
+            return  # an owner is one epoch of one request, and its tables grow and shrink in place
+        self._before, self._started = {}, started
+        for request in requests:
+            self._place(request)
+            pages = [(table.sinks, table.pages) for table in request.tables]
+            self._before[request.spec.request_id] = (request.owner, pages)
 
     def after_pass(self) -> None:
         """Judge the preemptions of a pass that was not undone."""

@@ -7,7 +7,7 @@ checked with plain loops, large ones with numpy; both must agree.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,26 +122,8 @@ class ReferenceLaw:
                     )
                 )
 
-    def holders(self, pool: PagePool) -> Iterator[tuple[bytes, bool]]:
-        """Pages (int32 bytes) that some sequence refers to in ``pool``, and whether it locks them."""
-        for manager in self.twin.managers:
-            for sequence in manager.sequences.values():
-                locked = sequence.status is ACTIVE
-                for column, table in enumerate(sequence.tables):
-                    if manager.pools[column] is not pool:
-                        continue
-                    if table.sinks:
-                        yield table.sinks.tobytes(), locked
-                    yield table.pages.tobytes(), locked
-                    if sequence.stale[column]:
-                        yield np.array([p for _, p in sequence.stale[column]], dtype=np.int32).tobytes(), False
-
-    def _sound(self, pool: PagePool) -> bool:
-        """Whether a small pool obeys the whole law, in plain loops; what is wrong with it is for the slower checks.
-
-        Everything that the verdict depends on is read anew and compared, byte by byte, with what the last sound pool
-        was made of; only what differs is counted again.
-        """
+    def _references(self, pool: PagePool) -> tuple[array[int], array[int]]:
+        """Pages of ``pool`` as often as tables of active sequences name them, and as often as others hold them."""
         locked, held = array("i"), array("i")
         for manager, column in self._columns[pool.name]:
             for sequence in manager.sequences.values():
@@ -151,6 +133,15 @@ class ReferenceLaw:
                 pages.extend(table.pages)
                 if sequence.stale[column]:
                     held.extend([page for _, page in sequence.stale[column]])
+        return locked, held
+
+    def _sound(self, pool: PagePool) -> bool:
+        """Whether a small pool obeys the whole law, in plain loops; what is wrong with it is for the slower checks.
+
+        Everything that the verdict depends on is read anew and compared, byte by byte, with what the last sound pool
+        was made of; only what differs is counted again.
+        """
+        locked, held = self._references(pool)
         used = (locked.tobytes(), held.tobytes(), pool.locks.tobytes(), pool.holds.tobytes(), bytes(pool.state))
         counted = (pool.droppable, pool.demotable, pool.host_droppable)
         free = (pool.free_ids.tobytes(), pool.free_slots.tobytes(), pool.free_host.tobytes(), pool.slot.tobytes())
@@ -209,9 +200,8 @@ class ReferenceLaw:
 
     def _check_loop(self, pool: PagePool, step: int) -> None:
         locks, holds = [0] * pool.total, [0] * pool.total
-        for pages, locked in self.holders(pool):
-            counts = locks if locked else holds
-            for page in memoryview(pages).cast("i"):
+        for pages, counts in zip(self._references(pool), (locks, holds), strict=True):
+            for page in pages:
                 counts[page] += 1
         free = set(pool.free_ids)
         for page in range(pool.total):
@@ -234,14 +224,9 @@ class ReferenceLaw:
 
     def _check_bulk(self, pool: PagePool, step: int) -> None:
         size = pool.total
-        locks, holds = np.zeros(size, np.int64), np.zeros(size, np.int64)
-        parts: dict[bool, list[bytes]] = {True: [], False: []}
-        for pages, locked in self.holders(pool):
-            parts[locked].append(pages)
-        if parts[True]:
-            locks = np.bincount(np.frombuffer(b"".join(parts[True]), np.int32), minlength=size)
-        if parts[False]:
-            holds = np.bincount(np.frombuffer(b"".join(parts[False]), np.int32), minlength=size)
+        locked, held = self._references(pool)
+        locks = np.bincount(locked, minlength=size) if locked else np.zeros(size, np.int64)
+        holds = np.bincount(held, minlength=size) if held else np.zeros(size, np.int64)
         free = np.zeros(size, np.bool_)
         ids = np.frombuffer(pool.free_ids, np.int32) if len(pool.free_ids) else np.zeros(0, np.int32)
         free[ids] = True
@@ -282,9 +267,8 @@ class ReferenceLaw:
                     self._report(pool, page, step, "no node caches a free page", "a node does")
             elif node is None or not node.alive or node.pages[pool.column[page]] != page:
                 self._report(pool, page, step, "a live node caches the page", "no live node does")
-        device = droppable & (np.frombuffer(pool.slot, np.int32) < pool.device_pages)
         self._check_tiers(pool, state, step)
-        for page in np.flatnonzero(device & ~pool.rings.reachable()).tolist():
+        for page in pool.rings.missed(np.flatnonzero(droppable)):
             self._report(pool, page, step, "the evictor would find it", "it is in no ring")
 
     def _check_tiers(self, pool: PagePool, state: NDArray[np.uint8], step: int) -> None:

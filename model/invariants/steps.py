@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -175,17 +176,18 @@ class StepLaws:
             self._reserved(row.owner, row.request_id, row.end + (reserve if row.last else extra), plan)
         targets = twin.target.sequences
         drafts = twin.draft.sequences if twin.draft is not None else targets
-        earlier = [row.owner for other in engine.plans if other is not plan for row in other.generation]
+        flying = Counter([row.owner for other in engine.plans if other is not plan for row in other.generation])
         for row in plan.generation:
             owner = row.owner
             target, draft = targets[owner], drafts[owner]
             history = target.history
-            need = history + row.width * (1 + earlier.count(owner))
-            short = target.capacity < need or draft.capacity < history
-            if short or target.status is not ACTIVE or draft.status is not ACTIVE:
+            need = history + row.width * (1 + flying.get(owner, 0))
+            room, other = target.capacity, draft.capacity
+            if room < need or other < history or target.status is not ACTIVE or draft.status is not ACTIVE:
                 self._backed(owner, row.request_id, (need, history), plan)
-            if target.capacity > need + reserve or draft.capacity > need + reserve:
-                self._reserved(owner, row.request_id, need + reserve, plan)
+            most = need + reserve
+            if room > most or other > most:
+                self._reserved(owner, row.request_id, most, plan)
 
     def justified(self, request: Request, end: int, last: bool) -> None:
         """A refused chunk really lacks a page in some pool, or a pool is above the resume gate.

@@ -146,9 +146,7 @@ class Watch:
         """
         suspensions, aside = self.engine.totals.suspensions, set[int]()
         for manager in self.engine.twin.managers:
-            for owner, sequence in manager.sequences.items():
-                if sequence.status is not ACTIVE:
-                    aside.add(owner)
+            aside.update([owner for owner, sequence in manager.sequences.items() if sequence.status is not ACTIVE])
         more = not aside <= self._aside
         self._aside = aside
         if more or suspensions != self._suspensions:

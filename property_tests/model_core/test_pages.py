@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -231,13 +232,15 @@ def played(moves: list[tuple[str, int]], bulk: int) -> tuple[object, ...]:
         patch.setattr(model.pages, "BULK", bulk)
         pool = PagePool("target", 0, 24)
         traffic(pool, tree_on(pool, WINDOWED), moves)
+    missed = pool.rings.missed(np.arange(pool.total))
+    assert missed == [page for page in range(pool.total) if not pool.rings.hold_all([page])]
     return (
         pool.state.hex(),
         pool.locks.tolist(),
         pool.holds.tolist(),
         pool.tenancy.tolist(),
         pool.rings.order(),
-        pool.rings.reachable().tolist(),
+        missed,
         (pool.free_ids.tolist(), pool.droppable, pool.demotable, pool.peak, pool.evicted),
     )
 
