@@ -352,9 +352,7 @@ class Twin:
             sequence = manager.sequences.get(owner)
             if sequence is None:
                 continue
-            history = sequence.history
-            if settled > history:
-                history = settled
+            history = settled if settled > sequence.history else sequence.history
             surplus = surplus_of(grown[place], committed, padded)
             if sequence.status is not ACTIVE:
                 owed[place] += surplus

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from model.joint import Column, Twin
     from model.request import Request
 
-_STEP = int(Kind.MEM_STEP)
 _GRANT, _COPY, _MOVE, _PUBLISH, _BIND, _UNBIND, _BEGIN, _END, _CLAIM, _ = (int(record) for record in Record)
 
 
@@ -142,8 +141,7 @@ class Shadow(SlotStore):
     def run_step(self, plan: StepPlan, accepted: tuple[int, ...]) -> None:
         """Execute one iteration; ``accepted[i]`` tokens of generation row ``i`` were committed."""
         self.iteration = plan.iteration
-        self.device = plan.device
-        context, generation = plan.context, plan.generation
+        self.device, context, generation = plan.device, plan.context, plan.generation
         self.verified = (generation, accepted)
         if self.device.table is TableUpload.SHARED_BUFFER:
             context, generation = self.overwritten_tables(context, generation)
@@ -158,14 +156,13 @@ class Shadow(SlotStore):
             self._run_chunk(row)
         if self.lookup is not None:
             self.look_up(context, generation)
-        log = [plan.iteration]
-        self._run_rows(generation, accepted, log)
-        self.log.memory.add_long(_STEP, log)
+        self.log.memory.add_long(Kind.MEM_STEP, self._run_rows(generation, accepted))
         if plan.dummies or plan.padding or self.device.padding is not Padding.SCRATCH:
             self.stand_ins.run(plan, generation)
 
-    def _run_rows(self, rows: list[GenerationRow], accepted: tuple[int, ...], log: list[int]) -> None:
-        """Execute the verify rows of a step and write down in ``log`` where each of them stands then."""
+    def _run_rows(self, rows: list[GenerationRow], accepted: tuple[int, ...]) -> list[int]:
+        """Execute the verify rows of a step; returns its iteration and, for the log, where each of them stands then."""
+        log = [self.iteration]
         length, draft_length, base, page = self.length, self.draft_length, self.base, self.page
         (target, _), (drafted, behind) = steps = self._frontier_columns
         readers, dirty, defers = self.readers, self.dirty, self.defers
@@ -187,21 +184,21 @@ class Shadow(SlotStore):
                 if drafted < 0:
                     log += (owner, after, count, base[slot], folded, place, tag, GUARD, 0)
                     continue
-                last = after - reader.lag - behind
-                table = tables[drafted]
+                last, table = after - reader.lag - behind, tables[drafted]
                 block = last // page - table.base
                 if block < 0:
                     log += (owner, after, count, base[slot], folded, place, tag)
                     log += self._deferred(row, reader, drafted, last)
-                    continue
-                other = views[drafted][last + reader.lag] & LOGGED
-                log += (owner, after, count, base[slot], folded, place, tag, table.view[block], other)
+                else:
+                    other = views[drafted][last + reader.lag] & LOGGED
+                    log += (owner, after, count, base[slot], folded, place, tag, table.view[block], other)
             else:
                 self.flush(reader)  # it may go on in the same pages and reach too far in them to be deferred
                 self._run_generation(row, reader, count)
                 log += (owner, after, count, base[slot], draft_length[slot])
                 for index, back in steps:
                     log += self.frontier(row, index, (draft_length[slot] if back else after) - max(1, back))
+        return log
 
     def _deferred(self, row: GenerationRow, reader: Reader, index: int, position: int) -> tuple[int, int]:
         """What :meth:`_frontier` finds at a position before the row's pages, once deferred cells are written."""
@@ -216,9 +213,8 @@ class Shadow(SlotStore):
         """Write the deferred cells of every request that does not simply go on in this step."""
         if not self.dirty:
             return
-        dirty = self.dirty
         tables = {row.owner: row.tables for row in rows}
-        for reader in [reader for owner, reader in dirty.items() if tables.get(owner) is not reader.tables]:
+        for reader in [reader for owner, reader in self.dirty.items() if tables.get(owner) is not reader.tables]:
             self.flush(reader)
 
     def flush(self, reader: Reader) -> None:
