@@ -209,7 +209,10 @@ class Manager:
         node = self.tree.find(key)
         known = node is not None
         if node is None:
-            node = self.tree.insert(parent, key, keys.block_items(block, length), length)
+            items = keys.block_items(block, length)
+            node = self.tree.insert(parent, key, items, length)
+            if node is None and block * self.page_size < fill_until:  # the branch lies in a longer cached block
+                node, known = self.tree.longer(parent, items), True
             if node is None:
                 return False
         fill = not known or self.rules.publish.fill_holes or block * self.page_size < fill_until

@@ -202,10 +202,8 @@ class PrefixTree:
         node = self.index.get(key)
         if node is not None:
             return node
-        if length < self.page_size and parent.children:
-            for sibling in parent.children.values():
-                if sibling.items.startswith(items):
-                    return None
+        if length < self.page_size and self.longer(parent, items) is not None:
+            return None
         node = Node(key, parent, items, length, len(self.lifecycles))
         self.index[key] = node
         self.grown += 1
@@ -217,6 +215,11 @@ class PrefixTree:
             if items.startswith(sibling.items):
                 self._adopt(node, sibling)
         return node
+
+    @staticmethod
+    def longer(parent: Node, items: bytes) -> Node | None:
+        """A block below ``parent`` that starts with ``items``, if there is one."""
+        return next((child for child in parent.children.values() if child.items.startswith(items)), None)
 
     def grow(self, parent: Node, keys: KeyView, first: int, end: int) -> list[Node]:
         """New nodes for full blocks ``[first, end)`` below ``parent``, which is new and has no children."""

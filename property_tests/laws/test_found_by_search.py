@@ -172,3 +172,14 @@ def test_a_narrow_layer_publishes_the_page_in_which_a_branch_point_lies() -> Non
     assert driver.run()
     assert drawn.engine.totals.branch_windows > 0
     assert drawn.violations == []
+
+
+def test_a_branch_in_the_last_block_of_a_prompt_is_published_although_a_longer_block_is_cached() -> None:
+    # The second prompt is the start of the first one: its last token is computed again, the branch lies before it, and
+    # the block there is a part of the cached one, whose drafter page was outside the window at the first one's end.
+    limits = replace(LIMITS, page_size=8)
+    branching = world("paired-22", "dflash", 4, limits=limits)
+    served(branching, ask(1, (1, 19), output=1), ask(2, (1, 2), output=3))
+    assert branching.engine.totals.branch_windows == 1
+    assert branching.violations == []
+    assert served(branching, ask(3, (1, 2), output=3)).engine.records[3].draft_cached_tokens == 1

@@ -1,0 +1,123 @@
+"""Shards of a campaign on the engine: examples by number, and the hunt for one fault of the blind drill."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+from model.builds import Build
+from model.invariants import Violation
+from property_tests.fuzz.bytesprog import programs
+from property_tests.fuzz.choices import Bytes, Choices, Seeded
+from property_tests.fuzz.generate.mix import Mix, mix_for
+from property_tests.fuzz.order import Order
+from property_tests.fuzz.shrink import shrink
+from property_tests.fuzz.swarm import play
+from sim.findings import Failure, ShardResult
+from sim.optrace import Trace
+from sim.rulespec import find
+
+STRIDE = 1 << 32  # example n of a campaign with seed s is the program of seed s * STRIDE + n
+BLOCK = 200  # byte programs that one run of hypothesis generates
+SHRUNK = 3  # failures of one law in one shard that are shrunk: more of them are alike
+
+
+def mix_of(profile: str, focus: tuple[str, ...] = ()) -> Mix:
+    """The mix of a profile: the longer ones have programs of realistic sizes, too."""
+    mix = mix_for(focus)
+    return mix if profile == "quick" else replace(mix, realistic=1)
+
+
+@cache
+def _build(text: str) -> Build:
+    return find(text)
+
+
+def run_shard(order: Order, first: int, count: int, deadline: float | None = None) -> ShardResult:
+    """Run the examples ``first .. first + count`` of ``order``, until ``deadline`` (``time.monotonic``) at most.
+
+    Each example depends on the order and its number alone. Failures are shrunk.
+    """
+    result = ShardResult()
+    mix = mix_of(order.profile, order.focus)
+    began = time.process_time()
+    laws: dict[tuple[str, str], int] = {}
+    for number, choices in sources(order.driver, order.seed, first, count):
+        if deadline is not None and time.monotonic() >= deadline:
+            break
+        text = order.builds[number % len(order.builds)]
+        example = play(choices, _build(text), mix)
+        result.examples += 1
+        result.steps += example.steps
+        result.skips += example.skips
+        result.features.update(example.features)
+        result.evaluations.update(example.world.evaluations())
+        violation = example.violation
+        if violation is None:
+            continue
+        alike = laws[text, violation.code] = laws.get((text, violation.code), 0) + 1
+        trace = example.trace(text, seed_of(order.seed, number), order.driver)
+        result.failures.append(_failure(order.driver, trace, _build(text), violation, alike <= SHRUNK))
+    result.seconds = time.process_time() - began
+    return result
+
+
+def sources(driver: str, seed: int, first: int, count: int) -> Iterator[tuple[int, Choices]]:
+    """The examples ``first .. first + count`` of a driver, each with its number."""
+    if driver == "swarm":
+        for number in range(first, first + count):
+            yield number, Seeded(seed_of(seed, number))
+        return
+    for block in range(first // BLOCK, (first + count - 1) // BLOCK + 1):
+        for place, program in enumerate(programs(seed_of(seed, block), BLOCK), block * BLOCK):
+            if first <= place < first + count:
+                yield place, Bytes(program)
+
+
+def seed_of(seed: int, number: int) -> int:
+    """The seed of one example."""
+    return seed * STRIDE + number
+
+
+def _failure(driver: str, trace: Trace, build: Build, violation: Violation, shrinks: bool) -> Failure:
+    shrunk = shrink(trace, build) if shrinks else None
+    if shrunk is None:
+        return Failure(driver, trace.seed, trace, trace, violation)
+    return Failure(driver, trace.seed, trace, shrunk.trace, shrunk.violation)
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """A hunt for one fault: ``examples`` up to the first catch (or in all), processor seconds, and what caught it."""
+
+    build: str
+    driver: str
+    examples: int
+    seconds: float
+    failure: Failure | None
+
+    @property
+    def law(self) -> str:
+        """The law that caught it; empty where nothing did."""
+        return self.failure.law if self.failure is not None else ""
+
+
+def hunt(
+    build: Build, driver: str, budget: int, seed: int = 0, focus: tuple[str, ...] = (), shrinks: bool = False
+) -> Hunt:
+    """Look for what is wrong with ``build`` in at most ``budget`` examples, without its scenario.
+
+    ``focus`` names the rules under test. With ``shrinks`` the failure is shrunk; the seconds are those before.
+    """
+    mix = mix_for(focus)
+    began = time.process_time()
+    for number, choices in sources(driver, seed, 0, budget):
+        example = play(choices, build, mix)
+        if example.violation is not None:
+            seconds = time.process_time() - began
+            trace = example.trace(build.name, seed_of(seed, number), driver)
+            failure = _failure(driver, trace, build, example.violation, shrinks)
+            return Hunt(build.name, driver, number + 1, seconds, failure)
+    return Hunt(build.name, driver, budget, time.process_time() - began, None)
