@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from model.drafter import SlotMap, SlotSnapshot, SlotState
 from model.geometry import cdiv
 from model.joint import Twin
-from model.plan import Record, Recorder
+from model.plan import BIND, UNBIND, Recorder
 from model.request import Request
 
 
@@ -29,7 +29,7 @@ class RowBinder:
         present = {request.owner for request in generation}
         present.update(request.owner for request in context)
         for owner in [owner for owner in slots.slot_of if owner not in present and owner not in slots.parked]:
-            self.recorder.records.append((Record.UNBIND, slots.park(owner, keeps_row)))
+            self.recorder.records.append((UNBIND, slots.park(owner, keeps_row)))
         for request in context:
             if request.owner not in slots.slot_of:
                 self._bind(request, request.cursor)
@@ -52,7 +52,7 @@ class RowBinder:
             if request.request_id in self._left:
                 state = SlotState(self._left.pop(request.request_id), state.length)
         slot = slots.bind(request.owner, state.base)
-        self.recorder.records.append((Record.BIND, slot, request.owner, position, state.base, state.length))
+        self.recorder.records.append((BIND, slot, request.owner, position, state.base, state.length))
 
     def _received(self, request: Request, position: int) -> SlotState:
         """First slot of a request that was prefilled elsewhere; drafter context that did not come is hidden."""
@@ -75,7 +75,7 @@ class RowBinder:
             self._left[request_id] = self.slots.base.get(owner, 0)
         slot = self.slots.release(owner)
         if slot is not None:
-            self.recorder.records.append((Record.UNBIND, slot))
+            self.recorder.records.append((UNBIND, slot))
 
     def roll_back(self, saved: SlotSnapshot) -> None:
         """Restore the slots after a failed forward."""

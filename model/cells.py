@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from model.joint import Column, Twin
 
 
+_GRANT, _COPY, _MOVE = int(Kind.MEM_GRANT), int(Kind.MEM_COPY), int(Kind.MEM_MOVE)
 FEW = 6  # pages up to which a loop beats numpy
 
 
@@ -65,7 +66,7 @@ class CellStore:
             self.versions[pool][chosen] += 1
             np.frombuffer(self.owner[pool], dtype=np.int64)[chosen] = owner
             np.frombuffer(self.sealed[pool], dtype=np.int32)[chosen] = 0
-        self.log.memory.add((Kind.MEM_GRANT, 3 + len(slots), self.iteration, pool, owner, *slots))
+        self.log.memory.add((_GRANT, 3 + len(slots), self.iteration, pool, owner, *slots))
 
     def copy(self, pool: int, source: int, target: int, tokens: int) -> None:
         """The first ``tokens`` cells of a page are copied within a pool."""
@@ -73,7 +74,7 @@ class CellStore:
         flat[target * page : target * page + tokens] = flat[source * page : source * page + tokens]
         self.versions[pool][target] += 1
         tag = LOGGED & (flat[target * page + tokens - 1])
-        self.log.memory.add((Kind.MEM_COPY, 6, self.iteration, pool, source, target, tokens, tag))
+        self.log.memory.add((_COPY, 6, self.iteration, pool, source, target, tokens, tag))
 
     def move(self, index: int, page: int, source: int, target: int) -> None:
         """A page changes tiers: its cells, tenant and published length go with it."""
@@ -82,7 +83,7 @@ class CellStore:
         self.owner[index][target] = self.owner[index][source]
         self.sealed[index][target] = self.sealed[index][source]
         tag = LOGGED & (self.flat[index][target * self.page])
-        self.log.memory.add((Kind.MEM_MOVE, 5, self.iteration, index, source, target, tag))
+        self.log.memory.add((_MOVE, 5, self.iteration, index, source, target, tag))
 
     def receive(self, pool: int, owner: int, slots: NDArray[np.int32], begin: int, cells: NDArray[np.uint64]) -> None:
         """Cells from another memory, ``[blocks, page]``, land in ``slots``, from offset ``begin`` of the first on."""
@@ -156,7 +157,8 @@ class CellStore:
         page = self.page
         table = row.tables[column.index]
         first, last = begin // page, cdiv(end, page)
-        if first < table.base or (last - table.base) * 4 > len(table.pages):
+        few = last - first < FEW
+        if few or first < table.base or (last - table.base) * 4 > len(table.pages):
             return self._write_holed(row, column, table, begin, end, cells)
         pool = self.pool_of[column.index]
         slots = np.frombuffer(table.pages, dtype=np.int32)[first - table.base : last - table.base]

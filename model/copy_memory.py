@@ -15,7 +15,7 @@ import numpy as np
 from model.copies import Copy
 from model.events import EventLog
 from model.invariants.flight import FlightLaw
-from model.plan import Record, StepPlan
+from model.plan import CLAIM, END, PUBLISH, START, StepPlan
 from model.reader import Reader
 from model.rules.claim import Claim
 from model.shadow import Shadow
@@ -58,15 +58,15 @@ class CopyingShadow(Shadow):
         for record in records[self._done : end]:
             kind = record[0]
             self.flight.record(record)
-            if kind == Record.START and self.claims is not None:
+            if kind == START and self.claims is not None:
                 with self._as_landed():
                     self.claims.published_pages.moved(record[2], *record[4:6])
-            elif kind == Record.PUBLISH or (kind == Record.CLAIM and record[1] not in self._void):
+            elif kind == PUBLISH or (kind == CLAIM and record[1] not in self._void):
                 with self._as_landed():  # what is known of published pages includes those on their way
                     super().run_records([record])
-            elif kind != Record.CLAIM:
+            elif kind != CLAIM:
                 super().run_records([record])
-            if kind == Record.END:
+            if kind == END:
                 self._void.pop(record[1], None)
         self._done = max(self._done, end)
 
@@ -97,7 +97,7 @@ class CopyingShadow(Shadow):
         for reader in list(self.dirty.values()):
             self.flush(reader)
         for place, record in enumerate(records):
-            if record[0] == Record.START and record[1] == copy.number:
+            if record[0] == START and record[1] == copy.number:
                 self._run_up_to(records, place + 1)
                 return
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from model.plan import ContextRow, GenerationRow, Record, StepPlan
+from model.plan import BEGIN, ContextRow, GenerationRow, StepPlan
 from model.request import CONTEXT, Request
 from model.scheduler import Scheduled
 
@@ -106,7 +106,7 @@ class Launcher:
         totals.partial_claims += claim.tokens % engine.config.limits.page_size != 0
         received = request.cursor if request.received >= 0 else -1
         space = 0 if request.keys is None else request.keys.seed
-        engine.recorder.records.append((Record.BEGIN, request.owner, request, claim, space, received))
+        engine.recorder.records.append((BEGIN, request.owner, request, claim, space, received))
         engine.log.claimed(request)
 
     def advance(self, taken: Scheduled) -> None:

@@ -34,6 +34,10 @@ class Record(enum.IntEnum):
     START = 9  # copy number, pool, page, source slot, target slot: a change of tier that takes time begins
 
 
+# Plain integers for the hot paths: a member access costs ten times as much.
+GRANT, COPY, MOVE, PUBLISH, BIND, UNBIND, BEGIN, END, CLAIM, START = (int(record) for record in Record)
+
+
 class Recorder:
     """Collects stream records between two plans."""
 
@@ -53,23 +57,23 @@ class Recorder:
             pages = array("i", [pool.slot[page] for page in pages])
         if self.book is not None:
             self.book.named(pool.index, pages)
-        self.records.append((Record.GRANT, pool.index, pages, owner))
+        self.records.append((GRANT, pool.index, pages, owner))
 
     def copied(self, pool: PagePool, source: int, target: int, tokens: int) -> None:
         """The first ``tokens`` cells of a page are copied to another page of the pool."""
         slots = pool.slot[source], pool.slot[target]
         if self.book is not None:
             self.book.named(pool.index, slots)
-        self.records.append((Record.COPY, pool.index, *slots, tokens))
+        self.records.append((COPY, pool.index, *slots, tokens))
 
     def moved(self, pool: PagePool, page: int, source: int, target: int) -> None:
         """A page changes tiers with its content: at once, or by a copy that begins here."""
         self._open.clear()
         if self.book is not None:
             copy = self.book.begin(pool.index, page, (source, target), target >= pool.device_pages)
-            self.records.append((Record.START, copy.number, pool.index, page, source, target))
+            self.records.append((START, copy.number, pool.index, page, source, target))
             return
-        self.records.append((Record.MOVE, pool.index, page, source, target))
+        self.records.append((MOVE, pool.index, page, source, target))
 
     def stored(self, pool: PagePool, page: int, source: int, target: int) -> None:
         """A page changes tiers; its content goes along to the host tier only."""
@@ -87,7 +91,7 @@ class Recorder:
             slots.append(pool.slot[page])
         else:
             slots = self._open[key] = array("i", (pool.slot[page],))
-            self.records.append((Record.PUBLISH, pool.index, slots, coverage, owner, column, block))
+            self.records.append((PUBLISH, pool.index, slots, coverage, owner, column, block))
         self._next[key] = block + 1
         if self.book is not None:
             self.book.named(pool.index, (pool.slot[page],))

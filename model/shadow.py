@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from model.joint import Column, Twin
     from model.request import Request
 
+_PUBLISHED, _BOUND, _CHUNK = int(Kind.MEM_PUBLISH), int(Kind.MEM_BIND), int(Kind.MEM_CHUNK)
 _GRANT, _COPY, _MOVE, _PUBLISH, _BIND, _UNBIND, _BEGIN, _END, _CLAIM, _ = (int(record) for record in Record)
 
 
@@ -95,7 +96,7 @@ class Shadow(SlotStore):
         if self.claims is not None:
             self.claims.published(place, chosen, reader, block)
         tag = LOGGED & (self.flat[pool][slots[-1] * self.page + coverage - 1])
-        self.log.memory.add((Kind.MEM_PUBLISH, 4 + len(slots), self.iteration, pool, coverage, tag, *slots))
+        self.log.memory.add((_PUBLISHED, 4 + len(slots), self.iteration, pool, coverage, tag, *slots))
 
     def publisher(self, owner: int) -> Reader | None:
         """Whose tokens a page is that ``owner`` publishes; ``None`` once the owner's request ended."""
@@ -113,7 +114,7 @@ class Shadow(SlotStore):
             reader.pending = True
             if self.claims is not None:
                 self.claims.bound(owner)
-        self.log.memory.add((Kind.MEM_BIND, 6, self.iteration, slot, owner, length, base, draft_length))
+        self.log.memory.add((_BOUND, 6, self.iteration, slot, owner, length, base, draft_length))
 
     def _begin(self, owner: int, request: Request, claim: Claim, space: int, received: int = -1) -> None:
         """The owner's tokens become known; by now its request may have begun anew, with another owner and claim."""
@@ -283,8 +284,7 @@ class Shadow(SlotStore):
             slot_at = self.slot_at(row.tables[column.index], last // self.page)
             flat = self.flat[self.pool_of[column.index]]
             tags.append(flat[slot_at * self.page + last % self.page] & LOGGED if slot_at >= 0 else 0)
-        fields = (self.iteration, row.owner, start, end, self.base[slot], *tags)
-        self.log.memory.add((Kind.MEM_CHUNK, len(fields), *fields))
+        self.log.memory.add((_CHUNK, 5 + len(tags), self.iteration, row.owner, start, end, self.base[slot], *tags))
 
     def _write_draft_chunk(
         self, row: ContextRow, reader: Reader, column: Column, start: int, end: int, shift: int

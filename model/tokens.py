@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ U64 = np.uint64
 _GOLDEN = 0x9E3779B97F4A7C15
 _MULTIPLY_1 = 0xBF58476D1CE4E5B9
 _MULTIPLY_2 = 0x94D049BB133111EB
+_FACTOR_1, _FACTOR_2, _STRIDE = U64(_MULTIPLY_1), U64(_MULTIPLY_2), U64(_GOLDEN)
+_27, _29, _30, _31, _33 = (U64(bits) for bits in (27, 29, 30, 31, 33))
 _MASK = (1 << 64) - 1
 _SPAN = 1 << 15  # tokens handled at once: the temporaries stay in cache
 
@@ -35,17 +38,18 @@ def mix64_array(values: NDArray[np.uint64], out: NDArray[np.uint64] | None = Non
     for begin in range(0, len(values), _SPAN):
         part = values[begin : begin + _SPAN]
         target = result[begin : begin + _SPAN]
-        shifted = part >> U64(30)
+        shifted = part >> _30
         np.bitwise_xor(part, shifted, out=target)
-        np.multiply(target, U64(_MULTIPLY_1), out=target)
-        np.right_shift(target, U64(27), out=shifted)
+        np.multiply(target, _FACTOR_1, out=target)
+        np.right_shift(target, _27, out=shifted)
         np.bitwise_xor(target, shifted, out=target)
-        np.multiply(target, U64(_MULTIPLY_2), out=target)
-        np.right_shift(target, U64(31), out=shifted)
+        np.multiply(target, _FACTOR_2, out=target)
+        np.right_shift(target, _31, out=shifted)
         np.bitwise_xor(target, shifted, out=target)
     return result
 
 
+@lru_cache(maxsize=4096, typed=True)
 def named_seed(*parts: object) -> int:
     """64-bit seed of a typed tuple: equal tuples of equal types, and only these, give equal seeds on any machine.
 
@@ -85,8 +89,9 @@ def segment_tokens(segment: Segment, vocabulary: int) -> NDArray[np.uint32]:
 
 def stream_tokens(seed: int, start: int, count: int, vocabulary: int) -> NDArray[np.uint32]:
     """Ids ``start .. start + count`` of the endless stream ``seed``, shape ``[count]``."""
-    with np.errstate(over="ignore"):
-        counters = np.arange(start, start + count, dtype=U64) * U64(_GOLDEN) + U64(mix64(seed & _MASK))
+    counters = np.arange(start, start + count, dtype=U64)
+    counters *= _STRIDE
+    counters += U64(mix64(seed & _MASK))
     return (mix64_array(counters, counters) % U64(vocabulary)).astype(np.uint32)
 
 
@@ -125,12 +130,12 @@ def prefix_sums(tokens: NDArray[np.uint32], start: int, carry: int) -> NDArray[n
         for begin in range(0, count, _SPAN):
             end = min(begin + _SPAN, count)
             part = sums[begin:end]
-            np.multiply(np.arange(start + begin, start + end, dtype=U64), U64(_GOLDEN), out=part)
+            np.multiply(np.arange(start + begin, start + end, dtype=U64), _STRIDE, out=part)
             part += tokens[begin:end].astype(U64)
-            part *= U64(_MULTIPLY_1)
-            part ^= part >> U64(33)
-            part *= U64(_MULTIPLY_2)
-            part ^= part >> U64(29)
+            part *= _FACTOR_1
+            part ^= part >> _33
+            part *= _FACTOR_2
+            part ^= part >> _29
             np.cumsum(part, out=part)
             part += running
             running = part[-1]
@@ -147,7 +152,7 @@ class TokenStream:
 
     def __init__(self, tokens: NDArray[np.uint32], more: Callable[[int, int], NDArray[np.uint32]]) -> None:
         self._tokens = tokens
-        self._sums = prefix_sums(tokens, 0, 0)
+        self._sums = np.empty(0, dtype=U64)  # of the first tokens, as far as somebody asked
         self._more = more
         self.length = len(tokens)
         self.prompt_length = len(tokens)
@@ -161,8 +166,6 @@ class TokenStream:
             return
         grown = max(length, self.length + 64)
         ids = self._more(self.length - self.prompt_length, grown - self.length)
-        carry = int(self._sums[-1]) if self.length else 0
-        self._sums = np.concatenate([self._sums, prefix_sums(ids, self.length, carry)])
         self._tokens = np.concatenate([self._tokens, ids])
         self.length += len(ids)
         if self.length < length:
@@ -178,14 +181,22 @@ class TokenStream:
         """``S`` at ``[begin, end)``, shape ``[end - begin]``; an empty range needs no token."""
         if begin < end:
             self.require(end)
+            if len(self._sums) < end:
+                self._sum_up()
         return self._sums[begin:end]
+
+    def _sum_up(self) -> None:
+        known = len(self._sums)
+        more = prefix_sums(self._tokens[known:], known, int(self._sums[-1]) if known else 0)
+        self._sums = np.concatenate([self._sums, more]) if known else more
 
     def common_prefix(self, other: TokenStream) -> int:
         """Number of equal leading tokens (the sums are cumulative, so one bisection finds the first difference)."""
         low, high = 0, min(self.length, other.length)
+        own, others = self.sums(0, high), other.sums(0, high)
         while low < high:
             middle = (low + high) // 2
-            if self._sums[middle] == other._sums[middle]:
+            if own[middle] == others[middle]:
                 low = middle + 1
             else:
                 high = middle

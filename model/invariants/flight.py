@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from model.copies import Copy
 from model.invariants.base import Docket, Violation
-from model.plan import ContextRow, GenerationRow, Record, StepPlan
+from model.plan import BEGIN, COPY, GRANT, PUBLISH, START, ContextRow, GenerationRow, StepPlan
 
 if TYPE_CHECKING:
     from model.cells import CellStore
@@ -52,19 +52,19 @@ class FlightLaw:
     def record(self, record: tuple) -> None:
         """A record is about to run."""
         kind = record[0]
-        if kind == Record.START:
+        if kind == START:
             self._begin(*record[1:])
-        elif kind == Record.BEGIN:
+        elif kind == BEGIN:
             self._names[record[1]] = record[2].request_id
         elif not self.by_slot:
             return
-        elif kind == Record.GRANT:
+        elif kind == GRANT:
             for slot in record[2]:
                 self._busy(record[1], slot, self._names.get(record[3], -1), "is granted")
-        elif kind == Record.COPY:
+        elif kind == COPY:
             self._busy(record[1], record[2], -1, "is copied from", loads_only=True)
             self._busy(record[1], record[3], -1, "is copied to")
-        elif kind == Record.PUBLISH:
+        elif kind == PUBLISH:
             for slot in record[2]:
                 self._busy(record[1], slot, self._names.get(record[4], -1), "is published", loads_only=True)
 
@@ -166,9 +166,9 @@ class FlightLaw:
         """A copy arrives before records that were queued ahead of it: none of them grants its target."""
         for plan in plans:
             for record in plan.records:
-                if record[0] == Record.START and record[1] == copy.number:
+                if record[0] == START and record[1] == copy.number:
                     return
-                if record[0] == Record.GRANT and record[1] == copy.pool and copy.target in record[2]:
+                if record[0] == GRANT and record[1] == copy.pool and copy.target in record[2]:
                     message = f"a copy fills a page ahead of its grant in iteration {plan.iteration}"
                     when = f"iteration {plan.iteration} has granted it"
                     self._report(copy, message, copy.target, self._names.get(record[3], -1), when)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 
 from model.engine import Engine
@@ -44,17 +44,17 @@ class Ledger:
 
     def __init__(self, engine: Engine, docket: Docket) -> None:
         self.engine, self.docket = engine, docket
-        self.prefilled: Counter[int] = Counter()
+        self.prefilled: defaultdict[int, int] = defaultdict(int)
         self.first_claims: dict[int, int] = {}
         self.epochs: dict[int, Epochs] = {}
-        self.recomputed: Counter[int] = Counter()
-        self.reclaimed: Counter[int] = Counter()
-        self.outputs: Counter[int] = Counter()
+        self.recomputed: defaultdict[int, int] = defaultdict(int)
+        self.reclaimed: defaultdict[int, int] = defaultdict(int)
+        self.outputs: defaultdict[int, int] = defaultdict(int)
         self.drafts: dict[int, tuple[int, int, int]] = {}  # verify steps, drafts, accepted drafts
         # Closed books: prefilled, recomputed, claimed again, output, verify steps, drafts, accepted drafts.
         self.sums = [0] * 7
         self.came: dict[int, tuple[int, int]] = {}  # tokens received from another worker, output tokens known with them
-        self.reached: Counter[int] = Counter()  # furthest end of a chunk, over all epochs
+        self.reached: defaultdict[int, int] = defaultdict(int)  # furthest end of a chunk, over all epochs
         # Where copies can be lost: the owner that each last claim was booked for, until a chunk of it has settled.
         self._unread: dict[int, int] | None = {} if engine.book is not None else None
 

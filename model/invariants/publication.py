@@ -72,6 +72,8 @@ class WriteLaws(SlotLaws):
         found = shadow.cells[shadow.pool_of[column.index]][slots]
         tags = reader.tags[column.index]
         begin, end = block * page, (block + len(slots)) * page
+        if found.tobytes() == tags[begin:end].tobytes():
+            return
         wanted = np.zeros(len(slots) * page, dtype=np.uint64)
         known = tags[begin:end]
         wanted[: len(known)] = known

@@ -175,17 +175,19 @@ class ReferenceLaw:
             holds[page] += 1
         if pool.locks.tolist() != locks or pool.holds.tolist() != holds:
             return None
-        wanted = [
-            LOCKED if locks else HELD if holds else FREE if node is None else DROPPABLE
-            for locks, holds, node in zip(locks, holds, pool.node, strict=True)
-        ]
-        if list(pool.state) != wanted:
-            return None
+        wanted = bytearray(pool.total)
         free, droppable = list[int](), list[int]()
-        for page, state in enumerate(wanted):
-            if state <= DROPPABLE:
-                (droppable if state else free).append(page)
-        if sorted(pool.free_ids) != free:
+        for page, node in enumerate(pool.node):
+            if locks[page]:
+                wanted[page] = LOCKED
+            elif holds[page]:
+                wanted[page] = HELD
+            elif node is None:
+                free.append(page)
+            else:
+                wanted[page] = DROPPABLE
+                droppable.append(page)
+        if pool.state != wanted or sorted(pool.free_ids) != free:
             return None
         counted = (len(droppable), wanted.count(HELD), 0)
         if pool.host_pages:

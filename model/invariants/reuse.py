@@ -18,7 +18,7 @@ from model.geometry import cdiv
 from model.invariants.base import Docket, Violation
 from model.invariants.holdings import PromptHoldings, PublishedPages, Snapshot
 from model.pages import UNCACHED
-from model.plan import GenerationRow, Record, StepPlan
+from model.plan import CLAIM, GenerationRow, StepPlan
 from model.reader import Reader
 from model.rules.claim import TargetOnly
 
@@ -138,7 +138,7 @@ class ReuseLaw:
             self.docket.life(request.request_id),
         )
         self._fresh[request.owner] = entry
-        self.engine.recorder.records.append((Record.CLAIM, request.owner, request, entry))
+        self.engine.recorder.records.append((CLAIM, request.owner, request, entry))
 
     def passed(self, plan: StepPlan | None) -> None:
         """A pass is over: only claims whose first chunk is in its plan are judged."""
