@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -28,16 +28,20 @@ def build_pools(
     sizes: Mapping[str, PoolSize],
     device: torch.device | str,
     *,
+    shared: Mapping[str, str] | None = None,
     debug: bool = False,
 ) -> Pools:
-    """One pool per lifecycle of ``layouts``, sized by ``sizes`` (:func:`model.budget.pool_sizes`).
+    """The pools of the lifecycles in ``layouts``, sized by ``sizes`` (:func:`model.budget.pool_sizes`).
 
-    ``DeviceMemoryError`` before anything is allocated if the device cannot hold all of them.
+    ``shared`` maps a lifecycle to the one whose pool it takes its pages from: both names then stand for one pool, of
+    the layout with more layers. ``DeviceMemoryError`` before anything is allocated if the device cannot hold all.
     """
     if layouts.keys() != sizes.keys():
         raise ValueError(f"layouts are for {', '.join(sorted(layouts))}, sizes for {', '.join(sorted(sizes))}")
     place = torch.device(device)
-    needed = {name: layout.bytes(sizes[name].device_pages) for name, layout in layouts.items()}
+    lender = {name: (shared or {}).get(name, name) for name in layouts}
+    own = {name: _joint_layout([layouts[one] for one in layouts if lender[one] == name]) for name in lender.values()}
+    needed = {name: layout.bytes(sizes[name].device_pages) for name, layout in own.items()}
     free = free_bytes(place)
     if free is not None and sum(needed.values()) > free:
         parts = ", ".join(f"{name} {gib(size):.2f}" for name, size in needed.items())
@@ -45,7 +49,22 @@ def build_pools(
             f"the pools need {gib(sum(needed.values())):.2f} GiB ({parts}), but {place} has {gib(free):.2f} GiB free"
         )
     pools = {
-        name: DevicePool(name, layout, sizes[name].device_pages, place, debug=debug) for name, layout in layouts.items()
+        name: DevicePool(name, layout, sizes[name].device_pages, place, debug=debug) for name, layout in own.items()
     }
     tiers = {name: HostTier(pool, sizes[name].host_pages) for name, pool in pools.items() if sizes[name].host_pages}
-    return Pools(pools, tiers)
+    return Pools(
+        {name: pools[lender[name]] for name in layouts},
+        {name: tiers[lender[name]] for name in layouts if lender[name] in tiers},
+    )
+
+
+def _joint_layout(layouts: Sequence[PoolLayout]) -> PoolLayout:
+    """The layout of a pool whose pages each of ``layouts`` fits in; they may differ in their layers alone.
+
+    A page keeps its place in every layer, so rows of another width would reach into other pages.
+    """
+    widest = max(layouts, key=lambda layout: layout.layers)
+    for layout in layouts:
+        if replace(layout, layers=widest.layers) != widest:
+            raise ValueError(f"lifecycles of one pool differ in more than layers: {layout} and {widest}")
+    return widest

@@ -60,6 +60,7 @@ class Engine:
         self.iteration = 0
         self.stalled_passes = 0
         self.last_pass = Scheduled()
+        self.withdrawn: list[tuple] = []  # bindings that the last failed forward took back
         self.on_planned: Callable[[StepPlan], None] | None = None  # an observer of plans, before contexts move on
         self._order = 0
         self._next_owner = 1
@@ -268,6 +269,7 @@ class Engine:
         if failed:
             saved, mark = self.slots.snapshot(), len(self.recorder.records)
             self.binder.bind_rows(taken.generation, [request for request, _, _ in taken.chunks])
+            self.withdrawn = self.recorder.records[mark:]
             del self.recorder.records[mark:]  # bindings that never ran leave the stream
             self.binder.roll_back(saved)
         self._revert(taken, failed)
@@ -339,6 +341,10 @@ class Engine:
         self.log.note(Kind.LOSE, number)
         self.totals.lost_copies += 1
         return copy, Losses(self).lose(copy)
+
+    def queued(self) -> list[tuple]:
+        """The oldest records that no settled plan carried: those of the oldest plan in flight, or the next one's."""
+        return self.plans[0].records if self.plans else self.recorder.records
 
     # -- views ---------------------------------------------------------------------------------------------------
 

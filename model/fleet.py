@@ -129,6 +129,7 @@ class Fleet(Cluster):
             plans.append(plan)
             if world.watch is not None:
                 world.watch.after_pass("", plan)
+            world.follow(plan)
         if self.check != "off":
             self.hung = not self.law.forwards(plans, self.workers[0].engine.iteration - 1)
         self._count(moved=True)
@@ -150,6 +151,7 @@ class Fleet(Cluster):
             engine.dummies.remove(pad)
         if world.watch is not None:
             world.watch.after_pass("gate", None)
+        world.follow(None)
 
     def _count(self, moved: bool) -> None:
         """Tell the law whether the fleet moves; with a step in flight on any rank something will."""

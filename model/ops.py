@@ -15,6 +15,7 @@ from model.builds import Build
 from model.config import EngineConfig, RequestSpec
 from model.engine import Engine, Stalled
 from model.events import EventLog
+from model.follower import Follower
 from model.invariants.base import Docket, Violation
 from model.invariants.watch import Watch
 from model.linkops import Abort, Arrive, LinkOp, Send
@@ -134,6 +135,7 @@ class World:
         self.watch = Watch(self.engine, self.docket, self.log, check) if check != "off" else None
         self.ops: list[Op] | None = [] if record_ops else None
         self.skips = 0
+        self.follower: Follower | None = None  # a second memory that carries out the same stream
 
     @property
     def violations(self) -> list[Violation]:
@@ -159,6 +161,8 @@ class World:
         engine.log.recorded(records)
         if self.watch is not None:
             self.watch.interleave(records)
+        if self.follower is not None:
+            self.follower.interleaved(records)
 
     def drain(self) -> None:
         """Judge the end of a run: unfinished work, pages still held, books that do not balance.
@@ -168,8 +172,19 @@ class World:
         book = self.engine.book
         for number in () if book is None else tuple(book.open):
             self._land(Land(number))
+        records = self.engine.recorder.take()
         if self.watch is not None:
-            self.watch.drained()
+            self.watch.drained(records)
+        if self.follower is not None:
+            self.follower.drained(records)
+
+    def follow(self, plan: StepPlan | None) -> None:
+        """Tell the follower what a pass sent out, or which bindings a failed forward took back."""
+        withdrawn, self.engine.withdrawn = self.engine.withdrawn, []
+        if self.follower is not None and plan is not None:
+            self.follower.dispatched(plan)
+        elif self.follower is not None and withdrawn:
+            self.follower.failed(withdrawn)
 
     # -- views (those of a cluster of workers too) ----------------------------------------------------------------
 
@@ -265,6 +280,7 @@ class World:
             return Outcome(False, str(stall))
         if watch is not None:
             watch.after_pass(skip, plan)
+        self.follow(plan)
         if plan is None and engine.last_pass.empty():
             return Outcome(False, "nothing could be scheduled")
         return Outcome(True, plan=plan)
@@ -286,11 +302,12 @@ class World:
                 for count, row in zip(accepted, plan.generation, strict=True)
             ]
         )
-        if self.watch is None:
-            return Outcome(True, settled=engine.settle(accepted))
-        current = self.watch.before_settle(plan, accepted)
+        current = self.watch.before_settle(plan, accepted) if self.watch is not None else {}
         settled = engine.settle(accepted)
-        self.watch.after_settle(plan, accepted, current, settled)
+        if self.watch is not None:
+            self.watch.after_settle(plan, accepted, current, settled)
+        if self.follower is not None:
+            self.follower.settled(plan, accepted)
         return Outcome(True, settled=settled)
 
     def _cancel(self, op: Cancel) -> Outcome:
@@ -324,6 +341,8 @@ class World:
         copy = self.engine.land(op.copy)
         if self.watch is not None:
             self.watch.landed(copy)
+        if self.follower is not None:
+            self.follower.landed(copy, self.engine.queued())
         return Outcome(True)
 
     def _lose(self, op: Lose) -> Outcome:
@@ -333,6 +352,8 @@ class World:
         copy, void = self.engine.lose(op.copy)
         if self.watch is not None:
             self.watch.lost(copy, void)
+        if self.follower is not None:
+            self.follower.lost(copy, void, self.engine.queued())
         return Outcome(True)
 
     def _warmup(self, op: Warmup) -> Outcome:
@@ -349,6 +370,8 @@ class World:
             watch.warmed(warmed)
         if warmed.plan is None:
             return Outcome(False, warmed.why)
+        if self.follower is not None:
+            self.follower.warmed(warmed.plan)
         warmup.end(engine, warmed.plan)
         if watch is not None:
             watch.after_warmup()

@@ -203,6 +203,8 @@ class Pair(Cluster):
         if self.laws is not None and self.prefill.watch is not None and self.decode.watch is not None:
             self.laws.written(transfer)
             carry(transfer.legs, self.prefill.watch.shadow, self.decode.watch.shadow, transfer.target.owner)
+        if self.prefill.follower is not None and self.decode.follower is not None:
+            self.decode.follower.received(transfer.legs, self.prefill.follower, transfer.target.owner)
         self.decode.engine.log.note(Kind.ARRIVE, request_id, transfer.target.owner)
         del self.transfers[request_id]
         if transfer.cancelled:

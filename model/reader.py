@@ -78,12 +78,19 @@ class Reader:
 def vouched_cells(
     reader: Reader | None, count: int, coverage: int, span: int, begin: int, page: int
 ) -> NDArray[np.int32]:
-    """Cells of each of ``count`` published pages from position ``begin`` on that the key speaks for; ``[count]``.
+    """Cells of each of ``count`` published pages from position ``begin`` on that the key speaks for; ``[count]``."""
+    return vouched_tokens(None if reader is None else reader.stream.prompt_length, count, coverage, span, begin, page)
+
+
+def vouched_tokens(
+    prompt: int | None, count: int, coverage: int, span: int, begin: int, page: int
+) -> NDArray[np.int32]:
+    """The same for a prompt of so many tokens (``None``: nobody knows it), ``[count]``.
 
     Not those that depend on ``span`` tokens behind the prompt.
     """
     vouched = np.full(count, coverage, dtype=np.int32)
-    if reader is None or not span:
+    if prompt is None or not span:
         return vouched
-    ends = reader.stream.prompt_length - span - begin - np.arange(count, dtype=np.int32) * page
+    ends = prompt - span - begin - np.arange(count, dtype=np.int32) * page
     return np.clip(vouched, 0, np.maximum(ends, 0))

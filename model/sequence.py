@@ -164,8 +164,9 @@ class SequenceCache:
     def _bring_back(self, column: int, pages: list[int]) -> None:
         """Promote pages of one table, which may have lain elsewhere on the device before."""
         pool, table = self.manager.pools[column], self.tables[column]
-        pool.promote(pages)
-        pool.lock_held(pages)
+        for page in pages:  # one that is back and not locked would make room for the next
+            pool.promote((page,))
+            pool.lock_held((page,))
         if not self.manager.rules.offload.keeps_order:
             places = [place for place, page in enumerate(table.pages) if page in pages]
             moved = [table.pages[place] for place in places]

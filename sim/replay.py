@@ -14,7 +14,7 @@ from sim.gathering import gather
 from sim.optrace import Trace, load_trace
 from sim.result import RunResult
 from sim.rulespec import find
-from sim.run import Progress, apply_ops
+from sim.run import Opened, Progress, apply_ops
 
 _HEX = 64  # characters of a digest; anything else is a word that says why there is none
 
@@ -40,13 +40,19 @@ def replay_trace(
     keep_events: bool = False,
     record_ops: bool = False,
     progress: Progress | None = None,
+    opened: Opened | None = None,
 ) -> RunResult:
-    """Apply the ops of ``trace`` to a new world. On the build that wrote it a digest that differs is a missed line."""
+    """Apply the ops of ``trace`` to a new world, which ``opened`` sees first.
+
+    On the build that wrote it a digest that differs is a missed line.
+    """
     try:
         world = _open(trace, build, check=check, keep_events=keep_events, record_ops=record_ops)
     except (ValueError, KeyError) as error:  # each field is well formed, but they do not go together on this build
         problem = f"expected a configuration that {build.name} can run, found: {error}"
         raise InputError(trace.file or trace.scenario, 1 if trace.file else 0, "config", problem) from error
+    if opened is not None:
+        opened(world)
     course = apply_ops(world, trace.ops, progress)
     result = gather(world, trace.scenario, trace.seed, course, Expectation(violations=None))
     if build.name != trace.build or result.interrupted:

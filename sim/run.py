@@ -30,6 +30,7 @@ from sim.settings import acceptance_model, cost_profile, link_profile
 from sim.ticket import Ticket
 
 Progress = Callable[[int, int], None]  # requests (or ops) done, in all
+Opened = Callable[[World | Cluster], None]  # sees the world before its first op
 
 
 def run_scenario(
@@ -40,14 +41,15 @@ def run_scenario(
     keep_events: bool = False,
     record_ops: bool = False,
     progress: Progress | None = None,
+    opened: Opened | None = None,
 ) -> RunResult:
     """Run ``scenario`` on ``build`` and check its expectations.
 
     A workload runs under the simulated clock, a scenario of ops is applied as it stands. ``check`` is ``off``,
     ``incremental`` or ``exhaustive``; ``keep_events`` and ``record_ops`` keep the event log and the ops in the result;
-    ``progress`` is told each request (op) that is done. Ctrl-C ends the run early: the result says so and holds what
-    was found. Raises InputError, before anything runs, for settings or a trace that cannot be used and for a request
-    that can never be served.
+    ``progress`` is told each request (op) that is done, ``opened`` sees the world before anything runs. Ctrl-C ends the
+    run early: the result says so and holds what was found. Raises InputError, before anything runs, for settings or a
+    trace that cannot be used and for a request that can never be served.
     """
     config = scenario.engine_config(build)
     source = _source(scenario)
@@ -56,6 +58,8 @@ def run_scenario(
         world = World(config, build, check=check, keep_events=keep_events, record_ops=record_ops)
     else:
         world = topology.open(build, check=check, keep_events=keep_events, record_ops=record_ops)
+    if opened is not None:
+        opened(world)
     if not isinstance(source, Workload):
         return finish(world, scenario, build.name, apply_ops(world, source, progress))
     try:

@@ -107,6 +107,9 @@ class SequenceLaws:
                 if sequence is None:
                     continue
                 table, pool = sequence.tables[column.column], column.pool
+                far = max((*told.view, *memoryview(told.sinks).cast("i")), default=0) if pool.host_pages else 0
+                if far >= pool.device_pages:
+                    self._mapped(row, pool.name, step, f"slots below {pool.device_pages}", f"slot {far} of the host")
                 same = told.base == table.base and told.pages == _slots(pool, table.pages)
                 if not same or told.sinks != _slots(pool, table.sinks):
                     self._mapped(row, pool.name, step, f"{table.count()} pages from block {table.base}", "another row")

@@ -240,30 +240,25 @@ class Watch:
     def landed(self, copy: Copy) -> None:
         """A copy between the tiers arrived."""
         assert self.copying is not None
-        self.copying.land(copy, self._queued(), self.engine.plans)
+        self.copying.land(copy, self.engine.queued(), self.engine.plans)
 
     def lost(self, copy: Copy, void: list[int]) -> None:
         """A copy failed, and the rows of ``void`` owners with it."""
         assert self.copying is not None
-        self.copying.lose(copy, self._queued(), void)
+        self.copying.lose(copy, self.engine.queued(), void)
         self.ledger.lost(void)
-
-    def _queued(self) -> list[tuple]:
-        """The oldest records that the memory has not run, or not run to their end."""
-        engine = self.engine
-        return engine.plans[0].records if engine.plans else engine.recorder.records
 
     def stalled(self, why: str) -> None:
         """The engine's own detector spoke."""
         self.steps.stalled(why)
 
-    def drained(self) -> None:
-        """The run is over."""
+    def drained(self, last: list[tuple]) -> None:
+        """The run is over; ``last`` are the records behind its last plan."""
         engine = self.engine
         for _, records in self._between:
             self.shadow.run_between(records)
         self._between.clear()
-        self.shadow.run_records(engine.recorder.take())
+        self.shadow.run_records(last)
         if engine.live and not engine.plans:
             self.steps.stalled("the run ended with requests that never finished")
         self.references.check_owners(self._live_owners(), engine.iteration)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -109,6 +111,19 @@ def test_the_pools_of_a_rank_have_the_pages_of_the_budget(device: torch.device) 
         assert (built.host[name].slots if name in built.host else 0) == size.host_pages
     with pytest.raises(ValueError, match="layouts are for draft, target, sizes for target"):
         build_pools({"target": target, "draft": draft}, {"target": PoolSize(1)}, device)
+
+
+def test_lifecycles_that_share_a_budget_share_one_pool(device: torch.device) -> None:
+    target, draft = LAYOUT, replace(LAYOUT, layers=1)
+    sizes = {"target": PoolSize(5, 2), "draft": PoolSize(5, 2)}
+    built = build_pools({"target": target, "draft": draft}, sizes, device, shared={"draft": "target"})
+    assert built.device["draft"] is built.device["target"]
+    assert built.host["draft"] is built.host["target"]
+    assert built.device["draft"].layout == target
+    apart = build_pools({"target": target, "draft": draft}, sizes, device)
+    assert apart.device["draft"] is not apart.device["target"]
+    with pytest.raises(ValueError, match="differ in more than layers"):
+        build_pools({"target": target, "draft": replace(draft, kv_heads=1)}, sizes, device, shared={"draft": "target"})
 
 
 def test_too_little_memory_is_one_honest_sentence(device: torch.device) -> None:

@@ -83,6 +83,17 @@ def test_a_device_row_that_was_not_told_of_a_swap_is_not_the_sequences() -> None
     assert where(first(world)) == ("MAP", FIRST, "target", -1, -1)
 
 
+def test_a_row_that_names_a_page_in_the_host_tier_is_noticed() -> None:
+    world = healthy()
+    plan, pool, table = world.apply(Dispatch()).plan, pool_of(world, "target"), table_of(world)
+    assert plan is not None and world.watch is not None
+    pool.host_pages, table.row = 1, None
+    pool.slot[table.pages[0]] = pool.device_pages
+    told = world.engine.twin.rows(request_of(world))
+    world.watch.sequences.row_tables([plan.generation[0]._replace(tables=told)], plan.iteration)
+    assert first(world).found == f"slot {pool.device_pages} of the host"
+
+
 @pytest.mark.parametrize("check", ["incremental", "exhaustive"])
 def test_a_chunk_whose_row_names_its_pages_in_another_order_is_noticed(
     check: str, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,119 @@
+"""One lifecycle on the device: its block table, the generations that rows saw, the tags that their tokens say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gpu_backend.answers import TableBuffer
+from gpu_backend.layout import UNBACKED
+from gpu_backend.replay.planes import FIRST_PAGE, Planes
+from model.joint import Column
+from model.rules.device import TableUpload, Unbacked
+from model.table import TableRow
+
+UNSEEN = -2  # an entry that nobody looked at since its row was bound
+
+
+class DeviceColumn:
+    """Rows of one lifecycle, by row slot. ``expected`` int64 ``[rows, tokens]`` are tags at the request's positions."""
+
+    def __init__(self, column: Column, planes: Planes, rows: int, columns: int, tokens: int, rule: TableUpload) -> None:
+        device = planes.device
+        self.index, self.draft, self.life = column.index, column.draft, column.lifecycle
+        self.planes, self.page_size, self.tokens = planes, planes.page_size, tokens
+        self.buffer = TableBuffer(rule, rows, columns, device)
+        self.table = self.buffer.table  # as the step reads it
+        self.expected = torch.zeros((rows, tokens), dtype=torch.int64, device=device)
+        self.seen_page = torch.full((rows, columns), UNSEEN, dtype=torch.int32, device=device)
+        self.seen_generation = torch.zeros((rows, columns), dtype=torch.int32, device=device)
+        self.origin = torch.zeros(rows, dtype=torch.int32, device=device)
+        self.beyond: list[tuple[int, int]] = []  # row slots that name a page outside the pool, and the page
+        self._known: list[tuple[TableRow, NDArray[np.int32]] | None] = [None] * rows
+
+    # -- tables --------------------------------------------------------------------------------------------------
+
+    def upload(self, slots: Sequence[int], told: Sequence[TableRow], unbacked: Unbacked) -> None:
+        """Queue the rows of a step, named by slots of the model, and resolve what no page backs."""
+        if slots:
+            entries = np.stack([self._entries(slot, row) for slot, row in zip(slots, told, strict=True)])
+            self.buffer.upload(torch.tensor(slots), torch.from_numpy(entries))
+        self.table = self.resolved(self.buffer.table, unbacked)
+
+    def _entries(self, slot: int, row: TableRow) -> NDArray[np.int32]:
+        known = self._known[slot]
+        if known is None or known[0] is not row:
+            entries = dense(row, self.buffer.table.shape[1])
+            beyond = entries > self.planes.device_pages
+            if beyond.any():  # no kernel is given a page that is not there
+                self.beyond.append((slot, int(entries[beyond][0]) - FIRST_PAGE))
+                entries[beyond] = UNBACKED
+            known = self._known[slot] = (row, entries)
+        return known[1]
+
+    @staticmethod
+    def resolved(table: torch.Tensor, unbacked: Unbacked) -> torch.Tensor:
+        """A table as the device reads it: unbacked entries stay -1, or stand for the first page, by the rule."""
+        return table if unbacked is Unbacked.GUARD else table.masked_fill(table < 0, FIRST_PAGE)
+
+    def forget(self, slot: int) -> None:
+        """A row slot was bound anew: generations are taken as they are when it is read next."""
+        self.seen_page[slot].fill_(UNSEEN)
+
+    def note_generations(self, slots: torch.Tensor, owner: torch.Tensor) -> None:
+        """Rows ``slots`` of ``owner``, int64 ``[n]``, are about to be read: entries new to them are held from now on.
+
+        A page that its own row gave back and was granted again is new, too.
+        """
+        table = self.table[slots]
+        page = table.clamp(min=0).long()
+        generation = self.planes.pool.generation[page]
+        own = self.planes.tenant[(page - FIRST_PAGE).clamp(min=0)] == owner[:, None]
+        new = own | (table != self.seen_page[slots])
+        self.seen_generation[slots] = torch.where(new, generation, self.seen_generation[slots])
+        self.seen_page[slots] = table
+
+    def shifted(self, base: torch.Tensor) -> torch.Tensor:
+        """The table as an access sees it that leaves the bases int32 ``[rows]`` out of account."""
+        entry = torch.arange(self.table.shape[1], device=self.table.device)[None] - base[:, None].long()
+        pages = self.table.gather(1, entry.clamp(min=0))
+        return torch.where(entry >= 0, pages, UNBACKED)
+
+    # -- cells ---------------------------------------------------------------------------------------------------
+
+    def page_at(self, table: torch.Tensor, slot: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        """Physical page behind positions int64 of row slots (broadcast together), -1 where none backs them."""
+        block = torch.div(position, self.page_size, rounding_mode="floor")
+        inside = (block >= 0) & (block < table.shape[1])
+        return torch.where(inside, table[slot, block.clamp(0, table.shape[1] - 1)].long(), UNBACKED)
+
+    def cell_at(self, slot: torch.Tensor, position: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Slot of the model (-1: guard) and tag (0 there) of one position in each row, int64 ``[n]``."""
+        page = self.page_at(self.table, slot, position)
+        backed = page >= 0
+        offset = position.remainder(self.page_size)
+        tag = self.planes.pool.cells.tags[page.clamp(min=0), offset]
+        return torch.where(backed, page - FIRST_PAGE, UNBACKED), torch.where(backed, tag, 0)
+
+    def load(self, slot: int, tags: NDArray[np.uint64]) -> None:
+        """The tokens of a row's request are known: ``tags`` of its cells, from position 0 on."""
+        count = min(len(tags), self.tokens)
+        known = torch.from_numpy(np.ascontiguousarray(tags[:count]).view(np.int64))
+        known = known.pin_memory() if self.expected.device.type == "cuda" else known
+        self.expected[slot, :count].copy_(known, non_blocking=True)
+        self.expected[slot, count:].fill_(0)
+
+
+def dense(row: TableRow, columns: int) -> NDArray[np.int32]:
+    """A row as the device has it: physical pages by block, -1 where none backs one; int32 ``[columns]``."""
+    entries = np.full(columns, UNBACKED, dtype=np.int32)
+    sinks = np.frombuffer(row.sinks, dtype=np.int32)
+    pages = np.frombuffer(row.pages, dtype=np.int32)
+    entries[: len(sinks)] = sinks + FIRST_PAGE
+    end = min(columns, row.base + len(pages))
+    if end > row.base:
+        entries[row.base : end] = pages[: end - row.base] + FIRST_PAGE
+    return entries

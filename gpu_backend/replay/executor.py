@@ -1,0 +1,297 @@
+"""Carries out one world's stream on a device and compares, after every step, what it finds there."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from gpu_backend.backend import Kernels
+from gpu_backend.replay.columns import DeviceColumn
+from gpu_backend.replay.compare import TappedChannel, first_difference
+from gpu_backend.replay.content import Synthetic
+from gpu_backend.replay.findings import Place, violations
+from gpu_backend.replay.journal import encoded
+from gpu_backend.replay.memory import DeviceMemory
+from gpu_backend.replay.reads import ReadCheck
+from gpu_backend.replay.records import RecordRunner
+from gpu_backend.replay.rows import Chunks, VerifyRows
+from gpu_backend.replay.standins import DeviceStandIns
+from gpu_backend.replay.supported import require_replayable
+from gpu_backend.replay.transfer import carry
+from model.copies import Copy
+from model.events import Channel, Kind
+from model.follower import Follower
+from model.invariants.base import Violation
+from model.ops import World
+from model.plan import ContextRow, GenerationRow, Record, StepPlan
+from model.request import GENERATION
+from model.rules.device import TableUpload
+from model.wire import Leg
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a replay did: steps, rows and records carried out, events compared, slots compared with the engine."""
+
+    steps: int = 0
+    rows: int = 0
+    records: int = 0
+    events: int = 0
+    slots: int = 0
+    failed: int = 0
+    findings: list[Violation] = field(default_factory=list)
+
+
+class DeviceWorld(Follower):
+    """Follows ``world``: its plans run on the device when they settle, in the order in which they went out."""
+
+    def __init__(
+        self, world: World, device: torch.device, kernels: Kernels, content: Synthetic, *, checks: bool, debug: bool
+    ) -> None:
+        require_replayable(world.build)
+        self.world, self.engine, self.checks = world, world.engine, checks
+        self.memory = DeviceMemory(world.engine, device, kernels, content, checks=checks, debug=debug)
+        self.records = RecordRunner(self.memory)
+        self.chunks, self.verify = Chunks(self.memory), VerifyRows(self.memory)
+        self.stand_ins, self.reads = DeviceStandIns(self.memory), ReadCheck(self.memory)
+        self.channel = Channel(keep=False)
+        self.counts = Counts()
+        self.tap = TappedChannel(world.log.memory) if world.watch is not None else None
+        if self.tap is not None:
+            world.log.memory = self.tap
+        self.pools = [planes.name for planes in self.memory.planes]
+        self.requests: dict[int, int] = {}  # owner -> request
+        self._stream: deque[StepPlan | list[tuple]] = deque()  # what went out and has not run
+        self._bindings: set[int] = set()  # places in the stream of lists that hold bindings of a failed forward
+        self._head: list[tuple] | None = None  # records that ran in part, and how many of them did
+        self._done = 0
+        world.follower = self
+
+    # -- what the world tells ------------------------------------------------------------------------------------
+
+    def dispatched(self, plan: StepPlan) -> None:
+        self._stream.append(plan)
+
+    def failed(self, bindings: list[tuple]) -> None:
+        self._bindings.add(id(bindings))
+        self._stream.append(bindings)
+        self._run_up_to_plan()
+
+    def interleaved(self, records: list[tuple]) -> None:
+        self._stream.append(records)
+        self._run_up_to_plan()
+        self._compare(-1)
+
+    def settled(self, plan: StepPlan, accepted: tuple[int, ...]) -> None:
+        head = self._stream.popleft()
+        assert head is plan, "plans settle in the order in which they went out"
+        self._step(plan, accepted)
+        self._run_up_to_plan()
+        self._compare(plan.iteration, plan)
+
+    def warmed(self, plan: StepPlan) -> None:
+        self._step(plan, ())
+        self._compare(plan.iteration)
+
+    def landed(self, copy: Copy, queued: list[tuple]) -> None:
+        self._catch_up(copy, queued)
+        self.records.landed(copy)
+        self._compare(-1)
+
+    def lost(self, copy: Copy, void: Sequence[int], queued: list[tuple]) -> None:
+        self._catch_up(copy, queued)
+        self.records.lost(copy, void)
+        self._compare(-1)
+
+    def received(self, legs: Sequence[Leg], source: Follower, owner: int) -> None:
+        assert isinstance(source, DeviceWorld)
+        for pool, fields in carry(legs, source.memory, self.memory):
+            self.memory.journal.add(Kind.MEM_RECEIVE, (self.records.iteration, pool, owner), fields)
+        self._compare(-1)
+
+    def drained(self, records: list[tuple]) -> None:
+        for item in self._stream:
+            if isinstance(item, list):
+                self._between(item)
+        self._run(records, len(records))
+        self._compare(-1)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the device's memory events, or a word that they were not gathered."""
+        return self.channel.digest() if self.checks else "not computed"
+
+    # -- the stream ----------------------------------------------------------------------------------------------
+
+    def _run_up_to_plan(self) -> None:
+        """Carry out what stands before the oldest plan that has not settled."""
+        while self._stream and isinstance(self._stream[0], list):
+            self._between(self._stream.popleft())  # pyright: ignore[reportArgumentType]
+
+    def _between(self, item: list[tuple]) -> None:
+        if id(item) in self._bindings:
+            self._bindings.discard(id(item))
+            self._fail(item)
+        else:
+            self._run(item, len(item))
+
+    def _fail(self, bindings: list[tuple]) -> None:
+        """A forward fails: the slots are saved, bound for it, and restored."""
+        memory, journal = self.memory, self.memory.journal
+        notes, bound, events = memory.rows.snapshot(), dict(memory.bound), memory.journal
+        memory.journal = type(journal)()  # what never ran leaves no event
+        self.records.run(bindings)
+        memory.rows.roll_back(notes)
+        memory.bound, memory.journal = bound, events
+        self.counts.failed += 1
+
+    def _catch_up(self, copy: Copy, queued: list[tuple]) -> None:
+        """Run the oldest queued records up to the one with which ``copy`` began, if it is among them."""
+        for place, record in enumerate(queued):
+            if record[0] == Record.START and record[1] == copy.number:
+                self._run(queued, place + 1)
+                return
+
+    def _run(self, records: list[tuple], end: int) -> None:
+        """Run ``records[.. end]`` as far as they have not run yet."""
+        done = self._done if records is self._head else 0
+        for record in records[done:end]:
+            if record[0] == Record.BEGIN:
+                self.requests[record[1]] = record[2].request_id
+        self.records.run(records[done:end])
+        self.counts.records += max(0, end - done)
+        self._head, self._done = records, max(done, end)
+
+    def _step(self, plan: StepPlan, accepted: Sequence[int]) -> None:
+        """One iteration: its records, what its rows read, what they write."""
+        memory = self.memory
+        memory.rules = plan.device
+        self.records.iteration = plan.iteration
+        for found in memory.findings:
+            found.clear()
+        self._run(plan.records, len(plan.records))
+        self._head, self._done = None, 0
+        context, generation, taken = self._live(plan, accepted)
+        self._upload(plan)
+        if memory.checks:
+            self.reads.run(context, generation, taken)
+        for row in context:
+            self.chunks.run(row, plan.iteration)
+        self.verify.run(generation, taken, plan.iteration)
+        self.stand_ins.run(plan, self.records.iteration)
+        self.counts.steps += 1
+        self.counts.rows += len(context) + len(generation)
+
+    def _live(self, plan: StepPlan, accepted: Sequence[int]) -> tuple[list[ContextRow], list[GenerationRow], list[int]]:
+        """Rows whose requests have not ended; those of others run on, and nobody looks."""
+        known = self.memory.known
+        context = [row for row in plan.context if row.owner in known]
+        generation, taken = [], []
+        for row, count in zip(plan.generation, accepted, strict=True):
+            if row.owner in known:
+                generation.append(row)
+                taken.append(count)
+        for row in (*context, *generation):
+            self.memory.load(row.slot, row.owner)
+        return context, generation, taken
+
+    def _upload(self, plan: StepPlan) -> None:
+        """Every row's table, those of ended requests too; a shared buffer keeps what a step leaves in it."""
+        rows = (*plan.context, *plan.generation)
+        if not rows and plan.device.table is not TableUpload.SHARED_BUFFER:
+            return
+        slots = [row.slot for row in rows]
+        for column in self.memory.columns:
+            column.upload(slots, [row.tables[column.index] for row in rows], plan.device.unbacked)
+            for slot, page in column.beyond:
+                self._beyond(plan, column, slot, page)
+            column.beyond.clear()
+
+    # -- comparison ----------------------------------------------------------------------------------------------
+
+    def _compare(self, step: int, plan: StepPlan | None = None) -> None:
+        """Read the device's events, findings and slots, and compare them with the memory and the engine."""
+        if not self.checks:
+            return
+        memory, rows = self.memory, self.memory.rows
+        state = torch.stack([rows.length, rows.drafter.length, rows.drafter.base])
+        found = [findings.tensors() for findings in memory.findings] if plan is not None else []
+        events, (slots, unfinished, *values) = memory.journal.read(state, self.records.unfinished, *found)
+        for record in encoded(events):
+            self.channel.add(record)
+        self.counts.events += len(events)
+        if self.tap is not None:
+            difference = first_difference(events, self.tap.take(), self.pools, self.requests)
+            if difference is not None:
+                self._report(difference)
+        if unfinished[0]:
+            self.records.unfinished.zero_()
+            self._report(Violation("PUB", "device: a cell without final content is published", step=step))
+        if plan is None:
+            return
+        at = Place(step, {row.slot: row.request_id for row in (*plan.context, *plan.generation)})
+        for findings, numbers in zip(memory.findings, values, strict=True):
+            if any(numbers[:4]) or any(numbers[5:8]):
+                for violation in violations(findings, numbers, at, rows.drafter.base):
+                    self._report(violation)
+        self._slots(plan, slots, len(rows.length))
+
+    def _slots(self, plan: StepPlan, values: list[int], count: int) -> None:
+        """The device's lengths and bases are what the engine believes of its rows."""
+        engine, memory = self.engine, self.memory
+        length, drafted, base = values[:count], values[count : 2 * count], values[2 * count :]
+        flying = {record[2] for later in engine.plans for record in later.records if record[0] == Record.BIND}
+        slotted, page = memory.twin.kind.slot, memory.page_size
+        for row in (*plan.context, *plan.generation):
+            request = engine.owners.get(row.owner)
+            if request is None or request.owner != row.owner or memory.bound.get(row.slot) != row.owner:
+                continue
+            wanted = row.end if isinstance(row, ContextRow) else request.prompt_length + request.generated - 1
+            if not isinstance(row, ContextRow) and request.state is not GENERATION:
+                continue
+            self.counts.slots += 1
+            if base[row.slot] * page >= drafted[row.slot] + page:
+                self._differs(row, plan, "drafter's base", drafted[row.slot], base[row.slot] * page)
+            if length[row.slot] != wanted:
+                self._differs(row, plan, "length", wanted, length[row.slot])
+            follows = memory.draft_columns and row.drafts and not isinstance(row, ContextRow)
+            behind = wanted - memory.rows.lag[row.slot] if slotted else wanted
+            if follows and drafted[row.slot] != behind:
+                self._differs(row, plan, "drafter's length", behind, drafted[row.slot])
+            if row.owner not in flying and base[row.slot] != engine.binder.base_of(row.owner):
+                wanted = engine.binder.base_of(row.owner) * page
+                self._differs(row, plan, "drafter's base", wanted, base[row.slot] * page)
+
+    def _differs(self, row: ContextRow | GenerationRow, plan: StepPlan, what: str, wanted: int, found: int) -> None:
+        self._report(
+            Violation(
+                "MAP",
+                f"device: the {what} of row slot {row.slot} is not the engine's",
+                row.request_id,
+                position=found,
+                step=plan.iteration,
+                expected=f"{wanted} tokens",
+                found=f"{found} tokens",
+            )
+        )
+
+    def _beyond(self, plan: StepPlan, column: DeviceColumn, slot: int, page: int) -> None:
+        request = next((row.request_id for row in (*plan.context, *plan.generation) if row.slot == slot), -1)
+        self._report(
+            Violation(
+                "MAP",
+                f"device: {column.life.name}: the table of row slot {slot} names a page outside the pool",
+                request,
+                column.planes.name,
+                page,
+                step=plan.iteration,
+                expected=f"pages below {column.planes.device_pages}",
+                found=f"page {page}",
+            )
+        )
+
+    def _report(self, violation: Violation) -> None:
+        self.counts.findings.append(violation)

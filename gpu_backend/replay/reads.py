@@ -1,0 +1,145 @@
+"""What the rows of a step are about to read, checked on the device before any of them writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from gpu_backend.calls import CheckCall
+from gpu_backend.cells import ONLY_FINAL
+from gpu_backend.replay.columns import DeviceColumn
+from gpu_backend.replay.memory import DeviceMemory
+from gpu_backend.replay.planes import upload
+from model.plan import ContextRow, GenerationRow
+from model.rules.device import Rebase
+
+
+class ReadCheck:
+    """Ranges follow from the slots' own lengths and bases; a row is judged in every column."""
+
+    def __init__(self, memory: DeviceMemory) -> None:
+        self.memory = memory
+        self.slotted = memory.twin.kind.slot
+
+    def run(self, context: Sequence[ContextRow], generation: Sequence[GenerationRow], accepted: Sequence[int]) -> None:
+        """Check all rows of a step; ``accepted`` tokens of each verify row will be folded before its drafter reads."""
+        memory, rows = self.memory, (*context, *generation)
+        if not rows:
+            return
+        chunks = len(context)
+        numbers = [
+            [row.slot for row in rows],
+            [row.start for row in context] + [0] * len(generation),
+            [0] * chunks + list(accepted),
+            [memory.rows.place_of[row.owner] for row in rows],
+            [row.drafts for row in rows],
+            [1] * chunks + [0] * len(generation),
+        ]
+        told = upload([number for line in numbers for number in line], memory.device).view(len(numbers), -1)
+        slot, start, taken, place, drafts, chunk = told
+        owner = memory.rows.owner[slot]
+        position = torch.where(chunk > 0, start, memory.rows.length[slot].long())
+        for column in memory.target_columns:
+            column.note_generations(slot, owner)
+            low = _read_from(column, position)
+            self._check(column, slot, low, position)
+            if column.life.sinks:
+                self._check(column, slot, torch.zeros_like(low), torch.minimum(low, self._sinks(column, position)))
+        for column in memory.draft_columns:
+            column.note_generations(slot, owner)
+            if self.slotted:
+                self._slotted(column, slot, position, taken, (drafts > 0) & (chunk == 0))
+            else:
+                self._plain(column, slot, position, memory.rows.final[place], drafts > 0)
+
+    def _sinks(self, column: DeviceColumn, high: torch.Tensor) -> torch.Tensor:
+        sinks = column.life.sink_blocks(column.page_size) * column.page_size
+        return high.clamp(max=sinks)
+
+    def _plain(
+        self,
+        column: DeviceColumn,
+        slot: torch.Tensor,
+        position: torch.Tensor,
+        final: torch.Tensor,
+        reads: torch.Tensor,
+    ) -> None:
+        """A drafter without slots of its own reads its final cells up to where the request stands."""
+        hidden = self.memory.rows.drafter.base[slot].long() * column.page_size
+        high = torch.minimum(position, final)
+        low = torch.maximum(hidden, _read_from(column, position))
+        self._check(column, slot, low, torch.where(reads, high, low))
+        if column.life.sinks:
+            self._check(column, slot, hidden, torch.where(reads, torch.minimum(low, self._sinks(column, high)), hidden))
+
+    def _slotted(
+        self,
+        column: DeviceColumn,
+        slot: torch.Tensor,
+        position: torch.Tensor,
+        taken: torch.Tensor,
+        reads: torch.Tensor,
+    ) -> None:
+        """A drafter's slot is read through its base, once the accepted tokens are folded."""
+        memory = self.memory
+        base = memory.rows.drafter.base
+        hidden = base[slot].long() * column.page_size
+        high = memory.rows.drafter.length[slot].long()
+        low = torch.maximum(hidden, _read_from(column, high + taken))
+        low, high = torch.where(reads, low, 0), torch.where(reads, high, 0)
+        expected = self._trailing(column)
+        if memory.rules.rebase is Rebase.WRITES:
+            self._check(column, slot, low, high, expected=expected, table=column.shifted(base))
+            return
+        shift = torch.where(reads, hidden, 0)
+        self._check(column, slot, low - shift, high - shift, base, expected)
+
+    def _trailing(self, column: DeviceColumn) -> torch.Tensor:
+        """Expected tags of cells where slots trail their requests: a cell holds the token that far behind it."""
+        lags = self.memory.rows.lag
+        if not any(lags):
+            return column.expected
+        expected = column.expected.clone()
+        for slot, lag in enumerate(lags):
+            if lag > 0:
+                expected[slot, :-lag] = column.expected[slot, lag:]
+            elif lag < 0:
+                expected[slot, -lag:] = column.expected[slot, :lag]
+        return expected
+
+    def _check(
+        self,
+        column: DeviceColumn,
+        slot: torch.Tensor,
+        low: torch.Tensor,
+        high: torch.Tensor,
+        base: torch.Tensor | None = None,
+        expected: torch.Tensor | None = None,
+        table: torch.Tensor | None = None,
+    ) -> None:
+        """Check positions ``[low, high)`` of rows ``slot``, counted from ``base`` pages on."""
+        memory, pool = self.memory, column.planes.pool
+        span = torch.zeros((2, len(column.origin)), dtype=torch.int32, device=memory.device)
+        span[:, slot] = torch.stack([low, torch.maximum(low, high)]).int()
+        memory.kernels.check(
+            CheckCall(
+                pool.cells,
+                pool.generation,
+                column.expected if expected is None else expected,
+                column.seen_generation,
+                column.table if table is None else table,
+                column.origin if base is None else base,
+                span[0],
+                span[1],
+                memory.findings[column.index].reads,
+                ONLY_FINAL,
+            ),
+            column.tokens,
+        )
+
+
+def _read_from(column: DeviceColumn, position: torch.Tensor) -> torch.Tensor:
+    """First position that queries at ``position`` attend, sinks aside."""
+    window = column.life.window
+    return torch.zeros_like(position) if window is None else (position + 1 - window).clamp(min=0)
