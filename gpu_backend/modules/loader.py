@@ -115,7 +115,8 @@ def _require_kernels(config: DecoderConfig, found: DecoderFile, file: str) -> No
             file, 0, "layer_types", f"expected {config.layers} entries, one a layer, found {len(config.windows)}"
         )
     if found.layer_types and "sliding_attention" in found.layer_types and not any(config.windows):
-        raise InputError(file, 0, "sliding_window", "expected the window of the sliding layers, found none")
+        field = "sliding_window" if found.use_sliding_window else "use_sliding_window"
+        raise InputError(file, 0, field, "expected the window of the sliding layers, found none")
 
 
 def _require_fit(config: DrafterConfig, target: TargetConfig, file: str) -> None:

@@ -20,10 +20,12 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 def save(folder: Path, module: nn.Module, config: TargetConfig | DrafterConfig, *, most_bytes: int = 1 << 40) -> None:
     """Write ``config.json`` and weights of ``module`` in its configuration's dtype, at most ``most_bytes`` a file.
 
-    A file holds one tensor at least. More than one file comes with an index.
+    A file holds one tensor at least. More than one file comes with an index. ``ValueError`` if layers have different
+    windows, which the layout cannot tell.
     """
     from safetensors.torch import save_file  # the only part of this room that needs it
 
+    keys = _target_keys(config) if isinstance(config, TargetConfig) else _drafter_keys(config)
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.to("cpu", config.dtype).contiguous() for name, tensor in module.state_dict().items()}
     parts: list[dict[str, torch.Tensor]] = [{}]
@@ -43,7 +45,6 @@ def save(folder: Path, module: nn.Module, config: TargetConfig | DrafterConfig, 
         placed = {tensor: name for name, part in zip(names, parts, strict=True) for tensor in part}
         total = sum(tensor.nbytes for tensor in tensors.values())
         _write(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": placed})
-    keys = _target_keys(config) if isinstance(config, TargetConfig) else _drafter_keys(config)
     _write(folder / CONFIG, keys)
 
 
@@ -52,7 +53,10 @@ def _write(path: Path, values: dict[str, Any]) -> None:
 
 
 def _shared_keys(config: DecoderConfig) -> dict[str, Any]:
-    window = next((window for window in config.windows if window is not None), None)
+    windows = sorted({window for window in config.windows if window is not None})
+    if len(windows) > 1:
+        raise ValueError(f"a file names one window for all sliding layers, found {' and '.join(map(str, windows))}")
+    window = windows[0] if windows else None
     return {
         "model_type": "qwen3" if config.qk_norm else "llama",
         "vocab_size": config.vocabulary,

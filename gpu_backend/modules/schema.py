@@ -15,6 +15,11 @@ TARGETS = ("Qwen3ForCausalLM", "LlamaForCausalLM")
 DRAFTERS = ("DFlashDraftModel",)
 DFLASH2 = ("selector_rank", "selector_top_k", "conv_kernel_size", "conv_group_size")
 
+NEUTRAL = {
+    "input_embedding_scale": 1.0,
+    "output_multiplier": 1.0,
+    "final_logit_softcapping": 0.0,
+}  # in a drafter's file
 _WORDS = (
     ("Input should be ", ""),
     ("greater than or equal to", "at least"),
@@ -55,7 +60,7 @@ class DecoderFile(BaseModel):
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
     torch_dtype: Literal["float32", "bfloat16", "float16"] | None = None
     layer_types: list[LayerType] | None = None
-    use_sliding_window: bool = True
+    use_sliding_window: bool = False
     sliding_window: Count | None = None
     max_window_layers: Place | None = None
 
@@ -156,8 +161,14 @@ def refuse_drafter(values: Mapping[str, Any], file: str) -> None:
     _refuse_architecture(values, DRAFTERS, file)
     if nested is None:
         raise InputError(file, 0, "dflash_config", "expected the packaging of z-lab's DFlash, found no such key")
-    slides = "sliding_attention" in (values.get("layer_types") or ())
-    if values.get("is_causal", slides):  # in that packaging a sliding layer is causal unless the file says otherwise
+    for key, neutral in NEUTRAL.items():
+        for place, keys in (("", values), ("dflash_config.", inner)):
+            if keys.get(key, neutral) not in (None, neutral):
+                raise InputError(file, 0, place + key, f"expected {neutral}, found {quote(keys[key])}")
+    causal = values.get("is_causal")
+    if causal is None:  # in that packaging a sliding layer is causal unless the file says otherwise
+        causal = "sliding_attention" in (values.get("layer_types") or ())
+    if causal:
         raise InputError(file, 0, "is_causal", "causal blocks are not supported, expected false")
 
 

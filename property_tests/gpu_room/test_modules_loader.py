@@ -115,6 +115,12 @@ def test_weights_in_several_files_are_found_by_the_index(tmp_path: Path) -> None
     assert all(torch.equal(found[name], wanted[name]) for name in wanted)
 
 
+def test_two_windows_do_not_fit_in_a_file(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="one window for all sliding layers, found 8 and 24"):
+        put(tmp_path / "two", replace(TINY, windows=(24, 8, None)))
+    assert not (tmp_path / "two").exists()
+
+
 def test_a_head_beside_a_tied_one_and_tables_of_old_files_are_ignored(tmp_path: Path) -> None:
     config = replace(TINY, tied=True)
     folder = put(tmp_path, config)
@@ -183,7 +189,7 @@ REFUSED_TARGETS = {
     "too few layer types": (setting("layer_types", ["full_attention"]), "layer_types: expected 6 entries, one a layer"),
     "sliding without a window": (
         setting("layer_types", ["sliding_attention"] * 6),
-        "sliding_window: expected the window of the sliding layers, found none",
+        "use_sliding_window: expected the window of the sliding layers, found none",
     ),
 }
 REFUSED_DRAFTERS = {
@@ -213,6 +219,14 @@ REFUSED_DRAFTERS = {
     "reduced vocabulary": (setting("draft_vocab_size", 32), "draft_vocab_size: reduced draft vocabularies are not"),
     "causal": (setting("is_causal", True), "is_causal: causal blocks are not supported, expected false"),
     "sliding layers are causal unless told": (setting("is_causal", ...), "is_causal: causal blocks are not supported"),
+    "a null is_causal says nothing": (setting("is_causal", None), "is_causal: causal blocks are not supported"),
+    "scaled embeddings": (
+        setting("dflash_config.input_embedding_scale", 8.0),
+        "dflash_config.input_embedding_scale: expected 1.0, found 8.0",
+    ),
+    "scaled logits": (setting("output_multiplier", 0.5), "output_multiplier: expected 1.0, found 0.5"),
+    "capped logits": (setting("final_logit_softcapping", 30.0), "final_logit_softcapping: expected 0.0, found 30.0"),
+    "no window": (setting("sliding_window", None), "sliding_window: expected the window of the sliding layers"),
     "tapped last layer": (
         setting("dflash_config.target_layer_ids", [1, 5]),
         "dflash_config.target_layer_ids[1]: the target's last layer (5) cannot be tapped",
