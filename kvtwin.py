@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 import errno
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Sequence
+from dataclasses import asdict
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -18,11 +17,38 @@ from reports import interrupts
 interrupts.leave_at_once()
 import typer  # noqa: E402
 
+from reports.options import (  # noqa: E402
+    FOUR_BUILDS,
+    Blind,
+    Block,
+    Budget,
+    Check,
+    CheckLevel,
+    ClusterAddress,
+    Database,
+    DrillLevel,
+    Driver,
+    Drivers,
+    Examples,
+    Format,
+    Geometry,
+    Json,
+    Kept,
+    Limit,
+    Machine,
+    Minutes,
+    Out,
+    OwnRules,
+    Profile,
+    Rotation,
+    Scenarios,
+    Seed,
+    Thorough,
+    TracePath,
+    Workers,
+)
+
 FINE, BROKEN, BAD_INPUT, NOTHING_CHECKED, CRASHED, INTERRUPTED = 0, 1, 2, 3, 4, 130
-TRACEBACK = "KVTWIN_TRACEBACK"
-FOUR_BUILDS = "target-only,paired-22,unified-page,unified"
-GEOMETRY = "minimax-m3.1-flash-like"
-WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EPIPE, errno.EBADF)
 
 app = typer.Typer(
     add_completion=False,
@@ -32,37 +58,6 @@ app = typer.Typer(
     epilog="Exit codes: 0 fine, 1 a law broken or an expectation missed, 2 bad input or usage, "
     "3 nothing was checked, 4 kvtwin itself crashed or could not write, 130 Ctrl-C.",
 )
-
-
-class Check(enum.StrEnum):
-    """How often the laws are evaluated."""
-
-    OFF = "off"
-    INCREMENTAL = "incremental"
-    EXHAUSTIVE = "exhaustive"
-
-
-class Thorough(enum.StrEnum):
-    """How often the laws are evaluated where they have to be."""
-
-    INCREMENTAL = "incremental"
-    EXHAUSTIVE = "exhaustive"
-
-
-class TraceFormat(enum.StrEnum):
-    """Public trace formats."""
-
-    MOONCAKE = "mooncake"
-    MOONCAKE_DELTA = "mooncake-delta"
-    AIPERF = "aiperf"
-
-
-Json = Annotated[bool, typer.Option("--json", help="Print indented JSON, for machines, and nothing else.")]
-Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Write the results to this folder, whole or not at all.")
-]
-DrillLevel = Annotated[Thorough, typer.Option("--check", help="How often the laws are evaluated.")]
-CheckLevel = Annotated[Check, typer.Option("--check", help="How often the laws are evaluated.")]
 
 
 def _version(wanted: bool) -> None:
@@ -82,19 +77,6 @@ def _options(
 ) -> None:
     if context.invoked_subcommand is None:
         print(context.get_help())
-
-
-Scenarios = Annotated[
-    list[str] | None, typer.Argument(metavar="SCENARIO", help="Scenario files, or names from `kvtwin scenarios`.")
-]
-TracePath = Annotated[Path | None, typer.Option("--trace", metavar="FILE", help="Serve a trace file instead.")]
-Format = Annotated[TraceFormat | None, typer.Option("--format", help="Format of the trace file.")]
-Geometry = Annotated[
-    str | None,
-    typer.Option("--geometry", metavar="PRESET", help=f"Model and drafter that serve the trace; {GEOMETRY}."),
-]
-Block = Annotated[int | None, typer.Option("--block", min=1, help="Tokens per hash id of the trace; 512.")]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only so many rows of the trace.")]
 
 
 @app.command()
@@ -198,17 +180,75 @@ def drill(
         list[str] | None, typer.Option("--fault", metavar="F", help="The same; may be given again.")
     ] = None,
     check: DrillLevel = Thorough.EXHAUSTIVE,
+    blind: Blind = False,
+    budget: Budget = None,
+    driver: Drivers = None,
+    workers: Workers = None,
     json: Json = False,
 ) -> None:
-    """Run every fault on its scenario: does the right law notice first, and is the sound build silent?"""
+    """Run every fault on its scenario: does the right law notice first, and is the sound build silent?
+
+    With --blind the fuzzer gets the faults instead, without their scenarios: what does it find, and how soon?
+    """
     from reports import drill as drills
-    from reports import terminal
+    from reports import sources, terminal
 
     interrupts.raise_again()
+    if blind:
+        _drill_blind((*(name or ()), *(fault or ())), tuple(driver or ()), budget, workers, json)
+    if budget or driver or workers:
+        raise sources.usage("expected --budget, --driver and --workers only beside --blind")
     with terminal.progress("drill") as tick:
         rows, interrupted = drills.drill((*(name or ()), *(fault or ())), tick, check.value)
     drills.show(rows, interrupted, json)
     raise typer.Exit(drills.exit_code(rows, interrupted))
+
+
+def _drill_blind(
+    names: tuple[str, ...], drivers: tuple[str, ...], budget: int | None, workers: int | None, json: bool
+) -> None:
+    from property_tests.fuzz import blind, crew
+    from reports import blind as told
+    from reports import terminal
+
+    wanted = blind.tasks(names, drivers, budget or blind.BUDGET, 0)
+    with terminal.progress("blind drill") as tick:
+        rows, interrupted = blind.Drill(wanted, crew.local(workers), tick).run()
+    told.show(rows, interrupted, json)
+    raise typer.Exit(told.exit_code(rows, interrupted))
+
+
+@app.command()
+def fuzz(
+    minutes: Minutes = None,
+    examples: Examples = None,
+    workers: Workers = None,
+    build: Rotation = None,
+    rule: OwnRules = None,
+    driver: Driver = None,
+    machine: Machine = None,
+    profile: Profile = "quick",
+    seed: Seed = "0",
+    out: Kept = None,
+    cluster: ClusterAddress = None,
+    database: Database = "",
+    json: Json = False,
+) -> None:
+    """Look for programs that break a law: random ones, shrunk, on every correct build or on a rule of your own."""
+    from property_tests.fuzz import session
+    from reports import campaigns
+
+    interrupts.raise_again()
+    asked = session.Asked(
+        minutes, examples, workers, build, tuple(rule or ()), driver, machine, profile, seed, cluster, database
+    )
+    order = asdict(session.order_of(asked))
+    session.budget_of(asked)
+    with campaigns.Desk(out) as desk:
+        done = session.run(asked, desk)
+        desk.close(order, done)
+    campaigns.show(order, done, json, out)
+    raise typer.Exit(campaigns.exit_code(done))
 
 
 @app.command()
@@ -221,7 +261,7 @@ def sweep(
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Many more combinations: most of an hour on two cores.")] = False,
     every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="About one combination in N.")] = 1,
-    workers: Annotated[int | None, typer.Option("--workers", metavar="N", min=1, help="Processes; the cores.")] = None,
+    workers: Workers = None,
     listed: Annotated[bool, typer.Option("--list", help="List the grids and their axes; nothing runs.")] = False,
     out: Out = None,
     json: Json = False,
@@ -311,6 +351,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         interrupts.leave_at_once()
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `kvtwin builds | head` ends quietly
+    from reports import endings
     from reports.terminal import complain
     from scenarios.errors import InputError
 
@@ -334,31 +375,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as error:
-        return _crashed(error)
+        endings.crashed(error)
+        return CRASHED
     if code == INTERRUPTED:
         complain("interrupted")
     return code if isinstance(code, int) else FINE
-
-
-def _crashed(error: Exception) -> int:
-    """One line about an error that no room foresees: a disk or a stream that takes no more, or a defect."""
-    from reports.terminal import complain
-
-    if os.environ.get(TRACEBACK):
-        traceback.print_exc()
-    if isinstance(error, OSError) and error.errno in WRITING:
-        complain(f"cannot write {error.filename or 'to standard output'}: {error.strerror}")
-        _drop_output()
-        return CRASHED
-    line = " ".join(f"{type(error).__name__}: {error}".split())
-    complain(f"crashed, which is a defect of kvtwin: {line} (set {TRACEBACK}=1 to see where)")
-    return CRASHED
-
-
-def _drop_output() -> None:
-    """Let the interpreter flush what is left of standard output into nothing, or it would complain again at its end."""
-    if sys.stdout is sys.__stdout__ and sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 interrupts.raise_again()

@@ -129,3 +129,35 @@ class Campaigned:
     def checked(self) -> bool:
         """Whether any law was evaluated and any feature reached: silence means nothing otherwise."""
         return bool(self.totals.evaluations.total() and self.totals.features.total())
+
+
+@dataclass(frozen=True, slots=True)
+class Hunted:
+    """How a fault fared that one driver had to find without its scenario, within ``budget`` examples.
+
+    ``examples`` and ``seconds`` (of processor time) are those up to the catch, ``law`` is what caught it (empty if
+    nothing did) and ``fires`` the laws that the fault declares, the first of them first. ``requests`` and
+    ``disturbances`` are what the shrunk program has, ``crash`` an error of the harness.
+    """
+
+    fault: str
+    driver: str
+    budget: int
+    examples: int
+    seconds: float
+    law: str
+    fires: tuple[str, ...]
+    requests: int = 0
+    disturbances: int = 0
+    crash: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """``first``: by the law that has to fire first; ``follows``: by one that may follow; ``other``; ``missed``."""
+        if self.crash:
+            return "crashed"
+        if not self.law:
+            return "missed"
+        if self.law == self.fires[0]:
+            return "first"
+        return "follows" if self.law in self.fires else "other"

@@ -20,6 +20,8 @@ COMMANDS = {
     "sweep": ("sweep", "--what", "lengths", "--every", "40", "--workers", "1"),
     "grids": ("sweep", "--list"),
     "schema": ("schema",),
+    "fuzz": ("fuzz", "--build", "unified", "--examples", "4", "--workers", "1"),
+    "blind drill": ("drill", "--blind", "target-cursor", "--driver", "swarm", "--workers", "1"),
 }
 
 

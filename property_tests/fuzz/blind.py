@@ -1,0 +1,114 @@
+"""The blind drill: each fault is given to the drivers without its scenario, and they look for what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from dataclasses import dataclass, replace
+
+from model.faults import FAULTS
+from property_tests.fuzz import engine_shards
+from property_tests.fuzz.crew import Crew
+from property_tests.fuzz.order import DRIVERS
+from property_tests.fuzz.shrink import disturbances_of, requests_of
+from scenarios.errors import InputError, quote
+from scenarios.names import unknown_name
+from sim.findings import Hunted
+from sim.optrace import Trace
+
+USUAL = ("swarm", "bytes")
+BUDGET = 2000  # examples within which a fault is to be found
+LOOK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One fault for one driver. ``strikes`` counts processes that died while it ran."""
+
+    fault: str
+    driver: str
+    budget: int
+    seed: int
+    strikes: int = 0
+
+
+def tasks(names: Sequence[str], drivers: Sequence[str], budget: int, seed: int) -> list[Task]:
+    """Every named fault (or all) for every driver; :class:`InputError` for a name that nobody knows."""
+    for name in names:
+        if name not in FAULTS:
+            raise InputError("fault", 0, "", unknown_name("a fault", name, FAULTS, "kvtwin faults"))
+    chosen = tuple(dict.fromkeys(drivers)) or USUAL
+    for driver in chosen:
+        if driver not in DRIVERS:
+            raise InputError("driver", 0, "", f"expected one of {', '.join(DRIVERS)}, found {quote(driver)}")
+    return [Task(name, driver, budget, seed) for name in dict.fromkeys(names or FAULTS) for driver in chosen]
+
+
+def hunt(task: Task) -> Hunted:
+    """Give one fault to one driver."""
+    fault = FAULTS[task.fault]
+    found = engine_shards.hunt(fault.build, task.driver, task.budget, task.seed, shrinks=True)
+    row = Hunted(task.fault, task.driver, task.budget, found.examples, found.seconds, found.law, fault.fires)
+    minimal = found.failure.minimal if found.failure is not None else None
+    if not isinstance(minimal, Trace):
+        return row
+    return replace(row, requests=requests_of(minimal), disturbances=disturbances_of(minimal))
+
+
+class Drill:
+    """All tasks on a crew; ``tell`` hears how many are done, and of how many."""
+
+    def __init__(self, wanted: Sequence[Task], crew: Crew, tell: Callable[[int, int], None] | None = None) -> None:
+        self._wanted, self._crew = list(wanted), crew
+        self._tell = tell or (lambda done, total: None)
+        self._rows: dict[tuple[str, str], Hunted] = {}
+
+    def run(self) -> tuple[list[Hunted], bool]:
+        """The rows of the tasks that came to their end, in order, and whether Ctrl-C left some out."""
+        interrupted = True
+        try:
+            waiting = list(self._wanted)
+            while waiting:
+                waiting = self._round(waiting)
+            interrupted = False
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self._crew.leave(interrupted)
+        keys = [(task.fault, task.driver) for task in self._wanted]
+        return [self._rows[key] for key in keys if key in self._rows], interrupted
+
+    def _round(self, waiting: list[Task]) -> list[Task]:
+        """Run tasks; those come back in whose company a process died, with a strike, and not a third time."""
+        running: dict[Future[Hunted], Task] = {}
+        again: list[Task] = []
+        struck = any(task.strikes for task in waiting)
+        while waiting or running:
+            most = 1 if struck else 2 * self._crew.lanes
+            while waiting and len(running) < most and not again:
+                task = waiting.pop(0)
+                running[self._crew.executor.submit(hunt, task)] = task
+            done, _ = wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+            for future in [one for one in running if one in done]:
+                self._gather(future, running.pop(future), again)
+            if again and not running:
+                self._crew.renew()
+                return [*again, *waiting]
+        return again
+
+    def _gather(self, future: Future[Hunted], task: Task, again: list[Task]) -> None:
+        try:
+            row = future.result()
+        except BrokenExecutor:
+            if task.strikes < 2:
+                again.append(replace(task, strikes=task.strikes + 1))
+                return
+            row = _crashed(task, "the process that ran it died")
+        except Exception as error:
+            row = _crashed(task, " ".join(f"{type(error).__name__}: {error}".split()))
+        self._rows[task.fault, task.driver] = row
+        self._tell(len(self._rows), len(self._wanted))
+
+
+def _crashed(task: Task, what: str) -> Hunted:
+    return Hunted(task.fault, task.driver, task.budget, 0, 0.0, "", FAULTS[task.fault].fires, crash=what)

@@ -1,0 +1,28 @@
+"""The example database of the machines: a folder that hypothesis shares between processes, or a Redis server."""
+
+from __future__ import annotations
+
+from hypothesis.database import DirectoryBasedExampleDatabase, ExampleDatabase
+
+from scenarios.errors import InputError
+
+REDIS = "redis://"
+
+
+def open_database(where: str) -> ExampleDatabase | None:
+    """The database at ``where``: a folder, or ``redis://HOST:PORT/N``; ``None`` if it is empty.
+
+    Redis is for workers on several machines that share no folder; it needs the package ``redis`` beside kvtwin.
+    Raises :class:`InputError` where that is missing.
+    """
+    if not where:
+        return None
+    if not where.startswith(REDIS):
+        return DirectoryBasedExampleDatabase(where)
+    try:
+        import redis  # pyright: ignore[reportMissingImports]
+        from hypothesis.extra.redis import RedisExampleDatabase
+    except ImportError as error:
+        problem = f"expected the package redis, which a database at {REDIS} needs: pip install redis"
+        raise InputError("database", 0, "", problem) from error
+    return RedisExampleDatabase(redis.Redis.from_url(where))

@@ -1,0 +1,84 @@
+"""The folder of a campaign: its ledger, its failures and a summary, from the first example on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from reports import failures
+from reports.folder import MARK, check_target
+from scenarios.errors import InputError, reason_of
+from sim.files import write_lines
+from sim.findings import Failure
+
+KIND, SUMMARY, LEDGER, FAILURES, UNFINISHED = "campaign", "campaign.json", "ledger.jsonl", "failures", ".unfinished"
+
+
+class CampaignFolder:
+    """``target``, new or with a campaign that goes on; nothing is written where it is ``None``.
+
+    Raises :class:`InputError` where something else than a campaign lies there. Each failure is there whole or not at
+    all, whenever the campaign ends.
+    """
+
+    def __init__(self, target: Path | None) -> None:
+        self.target = target
+        if target is None:
+            return
+        unfinished = target / FAILURES / UNFINISHED
+        if _kind(target) == KIND and unfinished.is_dir():
+            shutil.rmtree(unfinished)  # a failure that was being written when the campaign was killed
+        check_target(target)
+        if target.is_dir() and any(target.iterdir()) and _kind(target) != KIND:
+            problem = "expected a new folder or that of a campaign, found other results of kvtwin"
+            raise InputError(str(target), 0, "", problem)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            _mark(target, KIND, files=[SUMMARY, LEDGER], folders=[FAILURES])
+        except OSError as error:
+            raise InputError(str(target), 0, "", f"cannot write here: {reason_of(error)}") from error
+
+    @property
+    def ledger(self) -> Path | None:
+        """The file of the ledger."""
+        return None if self.target is None else self.target / LEDGER
+
+    def keep(self, failure: Failure, command: str) -> str:
+        """Write the folder of a failure that ``command`` found; its name below the target, or nothing."""
+        if self.target is None:
+            return ""
+        folder = self.target / FAILURES
+        unfinished = folder / UNFINISHED
+        unfinished.mkdir(parents=True, exist_ok=True)
+        try:
+            written = failures.write(unfinished, failure, command, folder)
+            final = folder / written.name
+            names = {path.name for path in folder.iterdir() if path.is_dir() and path.name != UNFINISHED}
+            _mark(folder, "group", files=[], folders=sorted(names | {final.name}))
+            if final.exists():
+                shutil.rmtree(final)
+            os.replace(written, final)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        return f"{FAILURES}/{final.name}"
+
+    def summarise(self, text: str) -> None:
+        """Write the summary."""
+        if self.target is not None:
+            write_lines(self.target / SUMMARY, [text.removesuffix("\n")])
+
+
+def _kind(folder: Path) -> str:
+    """What the manifest of ``folder`` says that it holds; nothing where there is none."""
+    try:
+        return str(json.loads((folder / MARK).read_text(encoding="utf-8"))["kind"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _mark(folder: Path, kind: str, *, files: list[str], folders: list[str]) -> None:
+    """List what will lie in ``folder``, ahead of it: a kill in between leaves nothing that is on no list."""
+    manifest = {"kind": kind, "files": files, "folders": folders}
+    write_lines(folder / MARK, json.dumps(manifest, indent=2).splitlines())

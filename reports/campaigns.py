@@ -1,0 +1,216 @@
+"""``kvtwin fuzz``: how a campaign is shown while it goes on, and what is told of it at its end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from model.invariants import INVARIANTS
+from reports import terminal
+from reports.campaign_folder import CampaignFolder
+from reports.document import INTERRUPTED, dump, plural
+from sim.findings import Campaigned, Cause, Failure
+
+REFRESHES_S = 4  # a second
+KINDS_SHOWN = 12  # ops of a program on a line
+CAUSES_SHOWN = 30
+
+
+class Desk:
+    """A session's view of this room, as a context: the folder ``out`` and, on a terminal, the state of the campaign."""
+
+    def __init__(self, out: Path | None) -> None:
+        self._folder = CampaignFolder(out)
+        screen = Console(stderr=True)
+        shown = Live(console=screen, transient=True, refresh_per_second=REFRESHES_S)
+        self._live = shown if screen.is_terminal else None
+        self._began = monotonic()
+
+    def __enter__(self) -> Desk:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    @property
+    def ledger(self) -> Path | None:
+        """The file of the ledger."""
+        return self._folder.ledger
+
+    def keep(self, failure: Failure, command: str) -> str:
+        """Write a failure; the name of its folder."""
+        return self._folder.keep(failure, command)
+
+    def tell(self, so_far: Campaigned) -> None:
+        """Show how far it is."""
+        if self._live is not None:
+            self._live.update(Group(*_state(so_far, monotonic() - self._began)))
+
+    def close(self, order: dict[str, Any], done: Campaigned) -> None:
+        """Write what the folder says of the whole campaign."""
+        self._folder.summarise(dump(document(order, done)))
+
+
+def _state(so_far: Campaigned, seconds: float) -> list[Text]:
+    """A few lines while it runs; rates are those of this session."""
+    totals = so_far.totals
+    per_second = (totals.examples - so_far.resumed) / seconds if seconds else 0.0
+    steps = per_second * totals.steps / totals.examples if totals.examples else 0.0
+    lines = [
+        f"{plural(totals.examples, 'example')} in {seconds:,.0f} s: {per_second:,.0f} examples/s, "
+        f"{steps:,.0f} steps/s, laws evaluated {totals.evaluations.total():,} times",
+        f"reached: {_features(so_far)}",
+    ]
+    shown = [Text(line, no_wrap=True, overflow="ellipsis") for line in lines]
+    for cause in so_far.causes[:CAUSES_SHOWN]:
+        line = f"{cause.law} {cause.count:,} x on {cause.build}: {_program(cause)}"
+        shown.append(Text(line, "bold red", no_wrap=True, overflow="ellipsis"))
+    return shown
+
+
+def exit_code(done: Campaigned) -> int:
+    """4 if the harness crashed, 1 if a law broke, 130 after Ctrl-C, 3 if nothing was checked, else 0."""
+    if done.crashes:
+        return 4
+    if done.causes:
+        return 1
+    if done.interrupted:
+        return INTERRUPTED
+    return 0 if done.checked else 3
+
+
+# -- as JSON -----------------------------------------------------------------------------------------------------------
+
+
+def document(order: dict[str, Any], done: Campaigned) -> dict[str, Any]:
+    """The campaign as plain values; ``order`` is what was asked."""
+    totals = done.totals
+    return {
+        "order": order,
+        "workers": done.workers,
+        "examples": totals.examples,
+        "examples_of_earlier_sessions": done.resumed,
+        "steps": totals.steps,
+        "skipped_steps": totals.skips,
+        "seconds": round(done.seconds, 3),
+        "processor_seconds": round(totals.seconds, 3),
+        "examples_per_second": _rate(totals.examples, done.seconds),
+        "steps_per_second": _rate(totals.steps, done.seconds),
+        "laws_evaluated": {code: totals.evaluations.get(code, 0) for code in INVARIANTS},
+        "features": dict(sorted(totals.features.items())),
+        "failures": [_cause_document(cause) for cause in done.causes],
+        "crashes": [{"example": crash.example, "error": crash.what} for crash in done.crashes],
+        "interrupted": done.interrupted,
+        "exit_code": exit_code(done),
+    }
+
+
+def _cause_document(cause: Cause) -> dict[str, Any]:
+    return {
+        "law": cause.law,
+        "count": cause.count,
+        "build": cause.build,
+        "driver": cause.driver,
+        "seed": cause.seed,
+        "ops": list(cause.kinds),
+        "message": cause.message,
+        "folder": cause.folder or None,
+    }
+
+
+def _rate(count: int, seconds: float) -> float:
+    return round(count / seconds, 1) if seconds else 0.0
+
+
+# -- on a terminal -----------------------------------------------------------------------------------------------------
+
+
+def show(order: dict[str, Any], done: Campaigned, json: bool, out: Path | None) -> None:
+    """Print the campaign: what it reached, which laws it evaluated, what broke, and how fast it went."""
+    if json:
+        sys.stdout.write(dump(document(order, done)))
+        return
+    screen = terminal.console()
+    totals = done.totals
+    terminal.show_lines(screen, f"Reached: {_features(done) or 'nothing'}.")
+    laws = [code for code in INVARIANTS if totals.evaluations[code]]
+    counted = f"{plural(totals.evaluations.total(), 'time')}, {len(laws)} of {len(INVARIANTS)}"
+    idle = [code for code in INVARIANTS if code not in laws]
+    terminal.show_lines(screen, f"Laws evaluated: {counted}{'; not: ' + ', '.join(idle) if idle else ''}.")
+    if done.causes:
+        _show_causes(screen, done, out)
+    for crash in done.crashes:
+        terminal.show_lines(screen, Text(f"kvtwin crashed at example {crash.example:,}: {crash.what}", "bold red"))
+    _show_verdict(screen, order, done)
+
+
+def _features(done: Campaigned) -> str:
+    reached = [(name, count) for name, count in done.totals.features.most_common() if count]
+    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in reached)
+
+
+def _program(cause: Cause) -> str:
+    more = f" ... ({len(cause.kinds)} ops)" if len(cause.kinds) > KINDS_SHOWN else ""
+    return " ".join(cause.kinds[:KINDS_SHOWN]) + more
+
+
+def _show_causes(screen: Console, done: Campaigned, out: Path | None) -> None:
+    rows = [
+        {
+            "name": cause.law,
+            "count": f"{cause.count:,}",
+            "build": cause.build,
+            "seed": f"{cause.seed}",
+            "program": _program(cause),
+            "what": cause.message,
+            "folder": str(out / cause.folder) if out is not None and cause.folder else "",
+        }
+        for cause in done.causes[:CAUSES_SHOWN]
+    ]
+    columns = {
+        "name": "law",
+        "count": "times",
+        "build": "build",
+        "seed": "seed",
+        "program": "smallest program",
+        "what": "what is wrong",
+        "folder": "written",
+    }
+    if out is None:
+        del columns["folder"]
+    terminal.show_rows(screen, rows, columns)
+    if len(done.causes) > CAUSES_SHOWN:
+        terminal.show_lines(screen, f"  and {plural(len(done.causes) - CAUSES_SHOWN, 'cause')} more; --json lists all")
+    if out is None:
+        terminal.show_lines(screen, "  --out DIR keeps each with its scenario, story and picture.")
+
+
+def _show_verdict(screen: Console, order: dict[str, Any], done: Campaigned) -> None:
+    totals, code = done.totals, exit_code(done)
+    driver = order["driver"] if order["driver"] != "machine" else f"machine ({order['machine']})"
+    which = f"{driver}, {plural(len(order['builds']), 'build')}, profile {order['profile']}, seed {order['seed']}"
+    rate = f"{_rate(totals.examples, done.seconds):,.0f} examples/s, {_rate(totals.steps, done.seconds):,.0f} steps/s"
+    earlier = f", {done.resumed:,} of them in earlier sessions" if done.resumed else ""
+    took = f"{plural(totals.examples, 'example')}{earlier} in {done.seconds:,.1f} s"
+    speed = f"{rate}, {plural(done.workers, 'worker')}"
+    if done.causes:
+        verdict = Text(f"a law broke in {done.failures:,}, of {plural(len(done.causes), 'cause')}", "bold red")
+    elif code == 4:
+        verdict = Text("not judged, since kvtwin crashed", "bold red")
+    elif code == INTERRUPTED:
+        verdict = Text("interrupted; no law broke until then", "yellow")
+    elif code == 3:
+        verdict = Text("nothing checked", "yellow")
+    else:
+        verdict = Text("no law broke", "green")
+    terminal.show_lines(screen, Text.assemble(f"{which}: {took} ({speed}): ", verdict))
