@@ -32,7 +32,7 @@ fuzz: $(STAMP)
 	@$(BIN)/kvtwin fuzz --profile nightly --out runs/fuzz $(ARGS)
 
 arithmetic: $(CROSSHAIR_STAMP)
-	$(BIN)/pytest --hypothesis-profile=crosshair property_tests/fuzz/test_arithmetic.py $(ARGS)
+	$(BIN)/pytest --hypothesis-profile=crosshair property_tests/fuzz/test_formulas.py $(ARGS)
 
 test: lint
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)

@@ -22,10 +22,10 @@ class Lookahead(enum.Enum):
 def chunk_inputs(tokens: list[int], start: int, end: int, span: int, behind: list[int]) -> list[int]:
     """Drafter input ids of chunk ``[start, end)`` at lookahead ``span``: the chunk shifted, ``behind`` at its end.
 
-    ``behind`` are the ids that stand for positions ``end .. end + span`` (the prompt's, or placeholders).
+    ``behind`` are the ids that stand for positions ``end .. end + span`` (the prompt's, or placeholders). A chunk that
+    is shorter than the lookahead is fed the last of them alone.
     """
-    known = tokens[start + span : end]
-    return known + behind[: end - start - len(known)]
+    return tokens[start + span : end] + behind[max(0, span - (end - start)) :]
 
 
 def behind_chunk(rule: Lookahead, stream: TokenStream, end: int, span: int, vocabulary: int) -> NDArray[np.uint32]:

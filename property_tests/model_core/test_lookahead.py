@@ -128,7 +128,7 @@ EIGHT = list(range(10, 18))
         (2, [14, 15], [12, 13, 14, 15]),
         (2, [99, 98], [12, 13, 99, 98]),
         (0, [], [10, 11, 12, 13]),
-        (5, [14, 15, 16, 17, 18], [14, 15, 16, 17]),
+        (5, [14, 15, 16, 17, 18], [15, 16, 17, 18]),  # none of the chunk, and not the one right behind it
     ],
 )
 def test_the_first_chunk_feeds_the_drafter_the_tokens_behind_it(
