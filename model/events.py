@@ -182,10 +182,10 @@ class Channel:
         self.flush()
         return self._hash.hexdigest()
 
-    def records(self) -> Iterator[tuple[Kind, tuple[int, ...]]]:
-        """The kept records, oldest first, one for each row."""
+    def records(self, passed: int = 0) -> Iterator[tuple[Kind, tuple[int, ...]]]:
+        """The kept records, oldest first, one for each row; not those of the first ``passed`` entries of ``kept``."""
         self.flush()
-        for data in self.kept:
+        for data in self.kept[passed:]:
             values = array("q")
             values.frombytes(data)
             if sys.byteorder == "big":

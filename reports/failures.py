@@ -1,33 +1,87 @@
-"""A failure that fuzzing found, as a folder: how to see it again, the program as found and what is left of it."""
+"""What a campaign leaves of a failure: a folder with the command that repeats it, its traces, story and picture.
+
+repro.txt              the command that repeats it from the minimal trace, then who found it
+<law>_<hash>.yaml      the minimal trace as a scenario: a regression, once it lies in scenarios/regressions
+trace.jsonl            the program as it was found
+minimal.jsonl          what is left of it
+story.txt              the minimal one, a line an op
+timeline.svg           and as a picture
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import shlex
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from reports.folder import stamp
-from sim.cacheops import CacheProgram, save_program
+from model.builds import Build
+from reports.document import violation_document
+from reports.failure_story import story
+from reports.folder import Output, stamp
+from reports.story import headline
+from reports.timeline import timeline, write_timeline
+from scenarios.user_rules import is_own
+from sim.cacheops import CacheProgram, encode_cache_op, save_program
 from sim.findings import Failure, Program
-from sim.optrace import save_trace
+from sim.opcodec import encode_config, encode_op
+from sim.optrace import Trace, save_trace
+from sim.regression import trace_yaml
+from sim.rulespec import find
+from sim.sampling import Sample, samples
 
-REPRO, FOUND, MINIMAL = "repro.txt", "trace.jsonl", "minimal.jsonl"
+REPRO, TRACE, MINIMAL, STORY, TIMELINE = "repro.txt", "trace.jsonl", "minimal.jsonl", "story.txt", "timeline.svg"
+
+
+def name_of(failure: Failure) -> str:
+    """Name of a failure's folder and of its scenario: the law and a hash of the minimal program."""
+    minimal = failure.minimal
+    encode = encode_cache_op if isinstance(minimal, CacheProgram) else encode_op
+    parts: list[Any] = [minimal.build, encode_config(minimal.config)]
+    if isinstance(minimal, Trace) and minimal.workers is not None:
+        workers = minimal.workers
+        parts += [workers.kind, [encode_config(config) for config in workers.configs], workers.options]
+    text = json.dumps([*parts, *(encode(op) for op in minimal.ops)], sort_keys=True, default=str)  # type: ignore[arg-type]
+    return f"{failure.law}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def write(folder: Path, failure: Failure, command: str, place: Path | None = None) -> Path:
-    """Write ``failure`` to a folder of its own in ``folder``, named by its cause; ``command`` found it.
+    """Write the failure into a folder of its own below ``folder``, whole or not at all; the path of it.
 
-    ``place`` is the folder in which it will lie in the end, for the command that repeats it.
+    ``command`` is the campaign's. ``place`` is the folder in which it will lie in the end, for the command that repeats
+    it (``folder`` by default). An older folder of the same failure is replaced.
     """
-    digest = hashlib.sha256("\0".join(failure.cause).encode()).hexdigest()[:8]
-    target = folder / f"{failure.law}-{digest}"
-    target.mkdir(parents=True, exist_ok=True)
-    path = (place or folder) / target.name / MINIMAL
-    again = "" if isinstance(failure.minimal, CacheProgram) else f"kvtwin run --ops {path}\n"
-    (target / REPRO).write_text(f"{again}{command}\n", encoding="utf-8")
-    _save(target / FOUND, failure.trace)
-    _save(target / MINIMAL, failure.minimal)
-    stamp(target, "failure")
-    return target
+    name = name_of(failure)
+    with Output(folder / name, several=False) as output:
+        _fill(output.folder(name), name, failure, command, (place or folder) / name)
+    return folder / name
+
+
+def _fill(folder: Path, name: str, failure: Failure, command: str, place: Path) -> None:
+    for file, program in ((TRACE, failure.trace), (MINIMAL, failure.minimal)):
+        _save(folder / file, program)
+    found = [f"found by: {command}", f"driver {failure.driver}, seed {failure.seed}", _headline(failure)]
+    minimal = failure.minimal
+    if isinstance(minimal, CacheProgram):  # of the cache layer alone: no engine runs it
+        (folder / REPRO).write_text("\n".join([command, *found]) + "\n", encoding="utf-8")
+        lines = [json.dumps(encode_cache_op(op)) for op in minimal.ops]
+        (folder / STORY).write_text("\n".join([*lines, _headline(failure)]) + "\n", encoding="utf-8")
+        stamp(folder, "failure")
+        return
+    again = f"kvtwin run --ops {shlex.quote(str(place / MINIMAL))} --check exhaustive"
+    seen = _watched(minimal, find(minimal.build))
+    scenario, why = _scenario(failure, minimal, seen)
+    if scenario:
+        (folder / f"{name}.yaml").write_text(scenario, encoding="utf-8")
+    else:
+        found.append(f"no scenario file: {why}")
+    (folder / REPRO).write_text("\n".join([again, *found]) + "\n", encoding="utf-8")
+    (folder / STORY).write_text(story(seen, failure.violation), encoding="utf-8")
+    figure = timeline(seen, failure.violation, minimal.config.limits.page_size, minimal.build)
+    write_timeline(folder / TIMELINE, figure)
+    stamp(folder, "failure")
 
 
 def _save(path: Path, program: Program) -> None:
@@ -35,3 +89,52 @@ def _save(path: Path, program: Program) -> None:
         save_program(path, program)
     else:
         save_trace(path, program)
+
+
+def _headline(failure: Failure) -> str:
+    return headline(violation_document(failure.violation))
+
+
+def _watched(trace: Trace, build: Build) -> list[Sample]:
+    """The minimal trace up to the op that breaks the first law."""
+    seen: list[Sample] = []
+    for sample in samples(trace, build):
+        seen.append(sample)
+        if sample.violations:
+            break
+    return seen
+
+
+# -- the scenario ------------------------------------------------------------------------------------------------------
+
+
+def _scenario(failure: Failure, minimal: Trace, seen: list[Sample]) -> tuple[str, str]:
+    """The text of the scenario file, or why there is none."""
+    violation = failure.violation
+    build = find(minimal.build)
+    comments = [
+        f"Found by the driver {failure.driver} with seed {failure.seed}: {_headline(failure)}.",
+        f"{violation.code} on {minimal.build}: {_moral(build)}",
+    ]
+    named = replace(minimal, scenario=f"{violation.code} on {minimal.build}: {violation.message}"[:200], seed=0)
+    try:
+        return trace_yaml(named, comments, expectation(build, minimal)), ""
+    except ValueError as error:
+        return "", str(error)
+
+
+def _moral(build: Build) -> str:
+    if build.correct or is_own(build.name):
+        return "no law may break here, so that this fails as long as the bug is there and passes once it is gone."
+    return "this is what the build shows; every correct build is silent on the same ops."
+
+
+def expectation(build: Build, minimal: Trace) -> dict[str, Any]:
+    """What a scenario expects of its build: silence, unless that is a fault or a historical build.
+
+    These go on breaking the laws that they broke here; the first of them is promised, others may follow.
+    """
+    if build.correct or is_own(build.name):
+        return {"violations": []}
+    codes = list(dict.fromkeys(one.code for sample in samples(minimal, build) for one in sample.violations))
+    return {"violations": codes[:1], "may": codes[1:]} if codes[1:] else {"violations": codes}

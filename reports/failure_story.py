@@ -1,0 +1,126 @@
+"""``story.txt`` of a failure: a line an op in fixed columns, and the broken law on the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from model.invariants import Violation
+from model.linkops import Abort, Arrive, Send
+from model.ops import At, Cancel, Dispatch, Land, Lose, Op, Settle, Shrink, Submit, Suspend, Warmup
+from model.request import len_prompt
+from reports.document import violation_document
+from reports.sentences import granted, published, sentence
+from reports.story import headline
+from sim.sampling import Happening, Sample, Standing
+
+_SILENT = ("iteration", "unbind")  # what the columns say already
+
+
+def story(samples: Sequence[Sample], violation: Violation) -> str:
+    """The text: a heading, the ops, the law."""
+    pools = list(samples[0].free) if samples else []
+    several = any("@" in pool for pool in pools)
+    heading = ["op", "iter", *(["worker"] if several else []), "what came in", "request", "target", "draft"]
+    rows = [[*heading, *(f"free {pool}" for pool in pools), "what happened (target and draft: history/pages)"]]
+    for sample in samples:
+        rows += _rows(sample, pools, several, violation_document(violation))
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
+    lines = ["  ".join([*map(str.ljust, row, widths), row[-1]]).rstrip() for row in rows]
+    return "\n".join([*lines, headline(violation_document(violation))]) + "\n"
+
+
+def _rows(sample: Sample, pools: list[str], several: bool, violation: dict[str, Any]) -> Iterator[list[str]]:
+    """The line of an op, and one below it for each further request that it moved."""
+    if sample.op is None and not (sample.violations or sample.happenings):
+        return
+    told = _told(sample, violation)
+    for place, ((worker, request), words) in enumerate(told):
+        standing = _standing(sample, worker, request)
+        first = place == 0
+        shown = str(worker) if worker is not None and worker >= 0 else ""
+        yield [
+            str(sample.number) if first and sample.op is not None else "",
+            str(sample.iteration) if first else "",
+            *([shown] if several else []),
+            op_words(sample.op) if first else "",
+            "" if request is None else str(request),
+            _lengths(standing, draft=False),
+            _lengths(standing, draft=True),
+            *(str(sample.free[pool]) if first else "" for pool in pools),
+            words,
+        ]
+
+
+def _told(sample: Sample, violation: dict[str, Any]) -> list[tuple[tuple[int | None, int | None], str]]:
+    """What an op did by (worker, request), in the order in which it began."""
+    about: dict[tuple[int | None, int | None], list[Happening]] = {}
+    for happening in sample.happenings:
+        about.setdefault((happening.worker, happening.request), []).append(happening)
+    lines = [(key, text) for key, found in about.items() if (text := "; ".join(_sentences(found, sample, violation)))]
+    whose = _request_of(sample.op)
+    worker = sample.op.worker if isinstance(sample.op, At) else None
+    if not sample.outcome.applied:
+        return [((worker, whose), f"not applied: {sample.outcome.why}"), *lines]
+    if whose is not None:
+        lines.sort(key=lambda line: line[0][1] != whose)
+    return lines or [((worker, whose), "the end of the run" if sample.op is None else "")]
+
+
+def _sentences(happenings: list[Happening], sample: Sample, violation: dict[str, Any]) -> Iterator[str]:
+    for kind, group in groupby(happenings, lambda happening: happening.kind):
+        events = [{**happening.fields, "iteration": sample.iteration} for happening in group]
+        if kind == "grant":
+            yield granted(events, violation)
+        elif kind == "publish":
+            yield published(events, violation)
+        elif kind not in _SILENT:
+            yield from filter(None, (sentence(event, violation) for event in events))
+
+
+def _standing(sample: Sample, worker: int | None, request: int | None) -> Standing | None:
+    for standing in sample.standings:
+        if standing.request == request and worker in (None, standing.worker):
+            return standing
+    return None
+
+
+def _lengths(standing: Standing | None, draft: bool) -> str:
+    """``history/pages`` of the first lifecycle of one side, pages of all of them."""
+    lanes = [lane for lane in standing.lanes if lane.draft == draft] if standing else []
+    return f"{lanes[0].frontier}/{sum(len(lane.blocks) for lane in lanes)}" if lanes else ""
+
+
+def op_words(op: At | Op | None) -> str:
+    """An op as few words: ``submit 1 (12+4)``, ``settle 3,1``, ``end``."""
+    if op is None:
+        return "end"
+    if isinstance(op, At):
+        return f"{op_words(op.op)} @{op.worker}"
+    name = type(op).__name__.lower()
+    if isinstance(op, Submit):
+        return f"{name} {op.spec.request_id} ({len_prompt(op.spec)}+{op.spec.max_new_tokens})"
+    if isinstance(op, Settle):
+        return f"{name} {','.join(map(str, op.accepted)) or '-'}"
+    if isinstance(op, Dispatch):
+        return f"{name}, skipped" if op.skip else name
+    if isinstance(op, Cancel | Suspend | Send | Arrive):
+        return f"{name} {op.request_id}"
+    if isinstance(op, Abort):
+        return f"{name} {op.request_id}{', recompute' if op.recompute else ''}"
+    if isinstance(op, Land | Lose):
+        return f"{name} {op.copy}"
+    if isinstance(op, Shrink):
+        return f"{name} {op.pool} {op.pages}"
+    if isinstance(op, Warmup):
+        return f"{name} {op.batch}x{op.tokens}"
+    return name
+
+
+def _request_of(op: At | Op | None) -> int | None:
+    """The request that an op names."""
+    plain = op.op if isinstance(op, At) else op
+    if isinstance(plain, Submit):
+        return plain.spec.request_id
+    return plain.request_id if isinstance(plain, Cancel | Suspend | Send | Arrive | Abort) else None
