@@ -71,6 +71,10 @@ class EvictionRings:
         self.stamp[page] = len(ring.pages) + ring.dropped
         ring.pages.append(page)
 
+    def leave(self, page: int) -> None:
+        """Nothing stands for ``page`` any more: it changes its tier and waits in no ring of the new one yet."""
+        self.stamp[page] = -1
+
     def join_many(self, pages: list[int]) -> None:
         """Put device pages at the tails of their rings, in order."""
         priority = self.pool.priority

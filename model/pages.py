@@ -354,6 +354,7 @@ class PagePool:
                 self._make_room(1)
             source, target = self.slot[page], self.free_slots.pop()
             self._relocate(page, target)
+            self.rings.leave(page)
             self.free_host.append(source)
             self.moved(self, page, source, target)
         self.peak = max(self.peak, self.used())

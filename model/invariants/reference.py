@@ -192,6 +192,8 @@ class ReferenceLaw:
         counted = (len(droppable), wanted.count(HELD), 0)
         if pool.host_pages:
             slots, last = pool.slot, pool.device_pages
+            if any(slots[page] >= last for page in locked):
+                return None
             below = len([page for page in droppable if slots[page] >= last])
             aside = len({page for page in held if wanted[page] == HELD and slots[page] >= last})
             counted = (counted[0] - below, counted[1] - aside, below)
@@ -285,6 +287,7 @@ class ReferenceLaw:
         if pool.host_pages:
             taken = slots[state != FREE]
             free = np.concatenate((np.array(pool.free_slots, np.int32), np.array(pool.free_host, np.int32)))
+            counted["locked in the host tier"] = (0, int(((state == LOCKED) & host).sum()))
             counted["slots in use or free"] = (pool.total, len(np.union1d(taken, free)))
             counted["pages and free slots"] = (pool.total, len(taken) + len(free))
         for what, (count, counter) in counted.items():

@@ -14,6 +14,7 @@ from model.invariants.reference import ReferenceLaw
 from model.invariants.reuse import ReuseLaw
 from model.invariants.sequences import SequenceLaws
 from model.pages import PagePool
+from model.reader import Reader
 from model.request import Request
 from model.sequence import ACTIVE, SequenceCache
 from model.table import NO_PAGE
@@ -149,8 +150,21 @@ class CacheLaws:
             for column in self.twin.columns:
                 if drafts or not column.draft:
                     memory.read(reader, column, tokens)
-        if self.engine.config.policy is not PublishPolicy.NONE:
+        if self.engine.config.policy is PublishPolicy.NONE:
+            return
+        if not tokens and self._nothing_held(reader):
+            self.docket.count("REUSE")  # nothing was there to claim
+        else:
             self.claims.noted(request)
+
+    def _nothing_held(self, reader: Reader) -> bool:
+        """Whether no page was ever published that holds the first token where the target attends to all of them."""
+        memory, published = self.memory, self.claims.published_pages
+        return any(
+            column.lifecycle.window is None
+            and int(reader.views[column.index][0]) not in published.slots[memory.pool_of[column.index]]
+            for column in memory.target_columns
+        )
 
     def judged(self, request: Request) -> None:
         """The claim was judged against the memory: its depth too."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from random import Random
 
 from model.builds import Build
-from model.config import EngineConfig, PoolSize, RequestSpec, Scope
+from model.config import EngineConfig, PoolSize, RequestSpec
 from model.geometry import cdiv
 from model.request import CONTEXT, GENERATION
-from model.tokens import Segment
 from property_tests.fuzz.cache_world import CacheWorld, Entry
-from property_tests.laws.worlds import random_config
+from property_tests.fuzz.choices import Choices, Seeded
+from property_tests.fuzz.generate.engine import engine
+from property_tests.fuzz.generate.mix import Mix
+from property_tests.fuzz.generate.workload import Edges, spec
 from sim.cacheops import (
     CacheOp,
     Chunk,
@@ -36,63 +37,50 @@ from sim.cacheops import (
 
 NEEDED = (Create, Claim, Chunk, Commit)
 OTHERS = (Row, Revert, Resume, Suspend, Close, Evict, Offload, Load)
-WEIGHTS = (1, 3, 10)
-OFF = 0.3
-LENGTHS = (40, 80, 160)
+WEIGHTS = (3, 1, 10)
+OFF = 30  # percent of the other kinds that one program does without
+LENGTHS = (80, 160, 320)
 LIVE = 6  # requests at once
+EVICTED_TO = (0, 1, 2, 3, 5, 8)
+MIX = Mix()
 
 
-def small_config(rng: Random) -> EngineConfig:
-    """A toy engine whose pools are a few pages above what one request needs."""
-    config = random_config(rng)
-    limits = replace(config.limits, max_batch=LIVE, max_seq_len=64)
-    longest = limits.max_seq_len + limits.extra_tokens + 3 * config.drafter.drafts + 2
-    pages = cdiv(longest, limits.page_size) + 1
+def cache_config(choices: Choices, mix: Mix = MIX) -> EngineConfig:
+    """A toy engine whose pools are a few pages above what one request needs, or about twice as large."""
+    config = engine(choices, mix)
+    edges, drafts = Edges.of(config), config.drafter.drafts
+    longest = edges.longest + 20 + config.limits.extra_tokens + 3 * drafts
+    layers = len(config.target)
+    pages = cdiv(longest, config.limits.page_size)
     pools = {}
     for name, size in config.pools.items():
-        share = pages if rng.random() < 0.5 else cdiv(pages, 2)
-        pools[name] = PoolSize(share + int(rng.random() * pages), size.host_pages)
-    return replace(config, limits=limits, pools=pools, asynchronous_copies=False)
-
-
-def small_spec(rng: Random, request_id: int, page: int) -> RequestSpec:
-    """A request whose prompt shares its start with others up to about a page's edge, and parts there."""
-    chance = rng.random()
-    shared = int(rng.random() * 4) * page + (int(rng.random() * 3) - 1 if chance < 0.5 else int(rng.random() * page))
-    own = 1 + int(rng.random() * (3 * page))
-    prompt = (Segment(int(rng.random() * 2), shared),) if shared > 0 else ()
-    prompt += (Segment(100 + int(rng.random() * 3), own),)
-    scope = Scope() if rng.random() < 0.9 else Scope(salt="other")
-    drafts = rng.random() < 0.93
-    output = 1 + int(rng.random() * 12)
-    priority = 0 if chance < 0.8 else 1
-    return RequestSpec(
-        request_id, prompt, output, 5000 + request_id, int(rng.random() * 3) - 1, scope, priority, drafts
-    )
+        more = choices.below(pages) if choices.chance(mix.tight) else pages + choices.below(pages)
+        pools[name] = PoolSize(pages * (layers if name == "target" else 1) // 2 + more + 2, size.host_pages)
+    return replace(config, pools=pools, asynchronous_copies=False)
 
 
 class CacheSwarm:
     """One program in the making: draws ops for ``world`` and applies them."""
 
-    def __init__(self, world: CacheWorld, rng: Random) -> None:
-        self.world, self.rng = world, rng
-        self.created = 0
+    def __init__(self, world: CacheWorld, choices: Choices, mix: Mix = MIX) -> None:
+        self.world, self.choices, self.mix = world, choices, mix
+        self.specs: list[RequestSpec] = []
         kinds: list[type[CacheOp]] = list(NEEDED)
-        kinds += [kind for kind in OTHERS if rng.random() >= OFF]
+        kinds += [kind for kind in OTHERS if not choices.chance(OFF)]
         if not any(size.host_pages for size in world.config.pools.values()):
-            kinds = [kind for kind in kinds if kind not in (Offload, Load)]
+            kinds = [kind for kind in kinds if kind is not Offload and kind is not Load]
         self.kinds = kinds
-        self.weights = [WEIGHTS[int(rng.random() * 3)] for _ in kinds]
+        self._table = [kind for kind in kinds for _ in range(choices.pick(WEIGHTS))]
         self.pools = list(world.twin.pools)
         self.width = 1 + world.config.drafter.drafts
         self.page = world.config.limits.page_size
 
     def run(self, length: int) -> bool:
-        """Draw and apply up to ``length`` ops, then drain; whether every law held."""
+        """Draw and apply ``length`` ops, fewer if a law breaks, then drain; whether every law held."""
         world, docket = self.world, self.world.docket
-        apply, draw = world.apply, self.draw
-        for kind in self.rng.choices(self.kinds, self.weights, k=length):
-            apply(draw(kind))
+        apply, draw, pick, table = world.apply, self.draw, self.choices.pick, self._table
+        for _ in range(length):
+            apply(draw(pick(table)))
             if docket.violations:
                 return False
         world.drain()
@@ -100,46 +88,46 @@ class CacheSwarm:
 
     def draw(self, kind: type[CacheOp]) -> CacheOp:
         """An op of ``kind`` for somebody for whom it is legal; where there is nobody, what brings somebody on."""
-        rng, world = self.rng, self.world
-        if kind is Evict or kind is Offload:
-            pool = self.pools[int(rng.random() * len(self.pools))]
-            return kind(pool, int(rng.random() * 6))
-        entries = list(world.entries.values())
+        choices = self.choices
+        if kind is Evict:
+            return Evict(choices.pick(self.pools), choices.pick(EVICTED_TO))
+        if kind is Offload:
+            return Offload(choices.pick(self.pools), 1 + choices.below(6))
+        entries = list(self.world.entries.values())
         if kind is Create:
             return self._create() if len(entries) < LIVE else self._on(entries)
         fits = _FITS.get(kind)
         chosen = entries if fits is None else [entry for entry in entries if fits(entry)]
-        if not chosen:
-            return self._on(entries)
-        return self._for(kind, chosen[int(rng.random() * len(chosen))])
+        return self._for(kind, choices.pick(chosen)) if chosen else self._on(entries)
 
     def _for(self, kind: type[CacheOp], entry: Entry) -> CacheOp:
-        rng, number = self.rng, entry.request.request_id
+        choices, number = self.choices, entry.request.request_id
         if kind is Chunk:
             rest = entry.request.context_length - entry.request.cursor
-            chance = rng.random()
-            tokens = rest if chance < 0.3 else self.page if chance < 0.6 else 1 + int(rng.random() * rest)
-            return Chunk(number, tokens)
+            return Chunk(number, (rest, self.page, 1 + choices.below(rest))[choices.below(3)])
         if kind is Commit:
-            return Commit(number, 1 + int(rng.random() * self.width))
+            return Commit(number, 1 + choices.below(self.width))
         return kind(number)  # type: ignore[call-arg]
 
     def _on(self, entries: list[Entry]) -> CacheOp:
         """The next step of somebody's life."""
         if len(entries) < 2:
             return self._create()
-        entry = entries[int(self.rng.random() * len(entries))]
-        if not entry.claimed:
-            return Claim(entry.request.request_id)
-        if entry.end >= 0 or entry.request.grown:
-            return self._for(Commit, entry)
-        if entry.request.state is CONTEXT:
-            return self._for(Chunk, entry)
-        return Row(entry.request.request_id)
+        return self._for(*next_step(self.choices.pick(entries)))
 
     def _create(self) -> CacheOp:
-        self.created += 1
-        return Create(small_spec(self.rng, self.created, self.page))
+        request = spec(self.choices, self.mix, self.world.config, self.specs)
+        self.specs.append(request)
+        return Create(request)
+
+
+def next_step(entry: Entry) -> tuple[type[CacheOp], Entry]:
+    """The kind of op that brings a request nearer to its end."""
+    if not entry.claimed:
+        return Claim, entry
+    if entry.end >= 0 or entry.request.grown:
+        return Commit, entry
+    return (Chunk if entry.request.state is CONTEXT else Row), entry
 
 
 _FITS: dict[type[CacheOp], Callable[[Entry], bool]] = {
@@ -154,10 +142,13 @@ _FITS: dict[type[CacheOp], Callable[[Entry], bool]] = {
 }
 
 
-def swarm_world(seed: int, build: Build, check: str = "touched") -> CacheWorld:
-    """The world in which program ``seed`` has run, up to the first broken law."""
-    rng = Random(seed)
-    config = small_config(rng)
-    world = CacheWorld(config, build, check)
-    CacheSwarm(world, rng).run(LENGTHS[int(rng.random() * len(LENGTHS))])
+def play_cache(choices: Choices, build: Build, mix: Mix = MIX, check: str = "touched") -> CacheWorld:
+    """Generate one program and run it on ``build``, up to the first broken law."""
+    world = CacheWorld(cache_config(choices, mix), build, check)
+    CacheSwarm(world, choices, mix).run(choices.pick(LENGTHS))
     return world
+
+
+def swarm_world(seed: int, build: Build, check: str = "touched") -> CacheWorld:
+    """The world in which the program of ``seed`` has run."""
+    return play_cache(Seeded(seed), build, MIX, check)

@@ -12,14 +12,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
 
 from model.builds import Build
-from model.config import EngineConfig
+from model.config import EngineConfig, RequestSpec
 from model.engine import Engine
 from model.events import EventLog
 from model.invariants.base import Docket, Violation
 from model.request import CONTEXT, GENERATION, Request, RequestRecord, len_prompt
 from model.sequence import ACTIVE
+from model.tokens import TokenStream, segment_tokens, stream_tokens
 from property_tests.fuzz.cache_laws import CacheLaws, Shape, shape_of
 from sim.cacheops import (
     CacheOp,
@@ -36,6 +41,32 @@ from sim.cacheops import (
     Row,
     Suspend,
 )
+
+RUN = 160  # tokens of a stream that are kept
+
+
+@lru_cache(maxsize=8192)
+def _ids(stream: int, vocabulary: int) -> NDArray[np.uint32]:
+    return stream_tokens(stream, 0, RUN, vocabulary)
+
+
+def stream_of(spec: RequestSpec, vocabulary: int, reach: int) -> TokenStream:
+    """The tokens of a request, its output and ``reach`` more behind its prompt: toy streams are made once."""
+
+    def run(seed: int, count: int) -> NDArray[np.uint32]:
+        return _ids(seed, vocabulary)[:count] if count <= RUN else stream_tokens(seed, 0, count, vocabulary)
+
+    def more(start: int, count: int) -> NDArray[np.uint32]:
+        return stream_tokens(spec.output_seed, start, count, vocabulary)
+
+    plain = all(segment.first < 0 and not segment.literal for segment in spec.prompt)
+    if plain:
+        parts = [run(segment.seed, segment.length) for segment in spec.prompt]
+    else:
+        parts = [segment_tokens(segment, vocabulary) for segment in spec.prompt]
+    stream = TokenStream(np.concatenate([*parts, run(spec.output_seed, spec.max_new_tokens + reach)]), more)
+    stream.prompt_length = stream.length - spec.max_new_tokens - reach
+    return stream
 
 
 class Entry:
@@ -64,6 +95,8 @@ class CacheWorld:
         self.twin = self.engine.twin
         self.docket = Docket()
         self.laws = CacheLaws(self.engine, self.docket, check)
+        drafter = self.config.drafter  # tokens behind the last one asked for that rows may write or depend on
+        self.reach = 4 * (1 + drafter.drafts) + self.twin.kind.tag_span(drafter.chain) + 1
         self.entries: dict[int, Entry] = {}
         self.ops: list[CacheOp] = []
         self.steps = 0  # ops that were applied
@@ -112,6 +145,7 @@ class CacheWorld:
         if prompt + spec.max_new_tokens > most:
             return f"request {spec.request_id} needs {prompt + spec.max_new_tokens} tokens, max_seq_len is {most}"
         request = Request(spec, self.engine.take_place(), RequestRecord(spec.request_id, spec.conversation, prompt))
+        request.stream = stream_of(spec, self.config.vocabulary, self.reach)
         self.engine.prepare(request)
         self.laws.requests[request.owner] = spec.request_id
         self.docket.submitted(spec.request_id)

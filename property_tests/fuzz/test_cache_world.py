@@ -12,8 +12,9 @@ from model.config import RequestSpec
 from model.faults import resolve_build
 from model.tokens import Segment
 from property_tests.fuzz.cache_shrink import shrink
-from property_tests.fuzz.cache_swarm import CacheSwarm, small_config, swarm_world
+from property_tests.fuzz.cache_swarm import CacheSwarm, cache_config, swarm_world
 from property_tests.fuzz.cache_world import CacheWorld
+from property_tests.fuzz.choices import Seeded
 from property_tests.laws.worlds import CORRECT
 from scenarios.errors import InputError
 from sim.cacheops import CacheProgram, Chunk, Claim, Close, Commit, Create, Evict, Row, load_program, save_program
@@ -85,14 +86,14 @@ def test_any_order_of_ops_is_a_program() -> None:
         rng = Random(seed)
         ops = list(swarm_world(seed, BUILDS["unified"]).ops)
         rng.shuffle(ops)
-        world = CacheWorld(small_config(Random(seed)), BUILDS["paired-22"])
+        world = CacheWorld(cache_config(Seeded(seed)), BUILDS["paired-22"])
         assert world.run(ops[: len(ops) * 2 // 3]) is None
         assert world.skips > 0 and world.steps > 0
 
 
 def test_a_skip_says_why() -> None:
     """What is illegal now is told in one sentence and changes nothing."""
-    world = CacheWorld(small_config(Random(1)), BUILDS["unified"])
+    world = CacheWorld(cache_config(Seeded(1)), BUILDS["unified"])
     spec = RequestSpec(1, (Segment(1, 5),), 2, 7)
     assert world.apply(Claim(1)) == "there is no request 1"
     assert world.apply(Create(spec)) == ""
@@ -134,9 +135,7 @@ def test_a_program_on_file_breaks_the_same_law(tmp_path: Path) -> None:
 )
 def test_a_bad_program_file_gets_one_line(tmp_path: Path, number: int, line: str, problem: str) -> None:
     path = tmp_path / "program.jsonl"
-    rng = Random(0)
-    config = small_config(rng)
-    save_program(path, CacheProgram("unified", 0, config, (Evict("target", 0),)))
+    save_program(path, CacheProgram("unified", 0, cache_config(Seeded(0)), (Evict("target", 0),)))
     lines = path.read_text().splitlines()
     lines[number] = line
     path.write_text("\n".join(lines))
@@ -150,8 +149,8 @@ def test_a_swarm_switches_kinds_off() -> None:
     """Each program has kinds of its own: what gets nobody on may be missing, what is needed never is."""
     sets = set()
     for seed in range(40):
-        rng = Random(seed)
-        swarm = CacheSwarm(CacheWorld(small_config(rng), BUILDS["unified"]), rng)
+        choices = Seeded(seed)
+        swarm = CacheSwarm(CacheWorld(cache_config(choices), BUILDS["unified"]), choices)
         sets.add(frozenset(swarm.kinds))
         assert {Create, Claim, Chunk, Commit} <= set(swarm.kinds)
     assert len(sets) > 20

@@ -125,6 +125,20 @@ def test_a_page_that_comes_back_may_push_another_one_down() -> None:
     assert (pool.on_host(old), pool.on_host(new)) == (False, True)
 
 
+def test_what_has_just_come_back_is_not_pushed_down_again_before_it_is_locked() -> None:
+    """Found by the cache layer's swarm: a page's place in the host's ring could equal its old one in the device's."""
+    pool, _, _ = tiered(2, 3)
+    first, second = pool.grant(2)
+    for page in (first, second):
+        pool.unlock_to_held((page,))
+    waits, ends = pool.grant(2)  # both fall, and stand in the host's ring where they stood in the device's
+    pool.unlock_to_held((waits,))
+    pool.release_locked(ids(ends))
+    pool.promote((second, first))
+    pool.lock_held((second, first))
+    assert [pool.on_host(page) for page in (first, second, waits)] == [False, False, True]
+
+
 def test_the_start_of_a_prefix_takes_the_place_of_its_end_in_the_host() -> None:
     pool, tree, moves = tiered(2, 1)
     parent, child = cached(tree, 2)  # the end of the prefix is the next victim
