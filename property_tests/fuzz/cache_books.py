@@ -45,7 +45,8 @@ class PoolBook:
     def sound(self) -> bool:
         """Whether states, lists, counters and the evictor's rings are what the references and the index make them."""
         pool = self.pool
-        self.entered = []
+        if self.entered:
+            self.entered = []
         if pool.locks != self.locks or pool.holds != self.holds:
             return False
         node, state = pool.node, pool.state
@@ -67,7 +68,9 @@ class PoolBook:
             return False
         if node != self.nodes and not self._cached():
             return False
-        self.seen_state, self.nodes, self.slots = wanted, node[:], pool.slot[:]
+        if self.entered or len(self.nodes) != len(node) or node != self.nodes:
+            self.nodes = node[:]
+        self.seen_state, self.slots = wanted, pool.slot[:]
         self.seen_locks, self.seen_holds = pool.locks[:], pool.holds[:]
         return True
 
@@ -138,6 +141,8 @@ class Books:
     def __init__(self, twin: Twin) -> None:
         self.twin = twin
         self.pools = {pool.name: PoolBook(pool) for pool in twin.pools.values()}
+        self._all = list(self.pools.values())
+        self.entered = False
         self._held: dict[int, list[list[Holding]]] = {}  # owner -> manager -> column
 
     def touched(self, owner: int) -> None:
@@ -173,5 +178,12 @@ class Books:
         ]
 
     def sound(self) -> bool:
-        """Whether every pool is."""
-        return all(book.sound() for book in self.pools.values())
+        """Whether every pool is; ``entered`` says whether a page came under a node."""
+        sound = self.entered = False
+        for book in self._all:
+            sound = book.sound()
+            if not sound:
+                return False
+            if book.entered:
+                self.entered = True
+        return sound

@@ -78,9 +78,10 @@ class CacheLaws:
                 self.references.check_owners(self.engine.owners, self.ops)
         docket.count("REF")
         sound = books.sound()
-        for pool, book in enumerate(books.pools.values()):
-            if book.entered:
-                self._covered(pool, book.pool, book.entered)
+        if books.entered:
+            for pool, book in enumerate(books.pools.values()):
+                if book.entered:
+                    self._covered(pool, book.pool, book.entered)
         if not sound or self.ops % self.full_every == 0:
             self.everything(sound and len(docket.violations) == known)
 

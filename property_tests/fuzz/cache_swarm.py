@@ -13,7 +13,8 @@ from dataclasses import replace
 from model.builds import Build
 from model.config import EngineConfig, PoolSize, RequestSpec
 from model.geometry import cdiv
-from model.request import CONTEXT, GENERATION
+from model.request import CONTEXT
+from model.sequence import ACTIVE
 from property_tests.fuzz.cache_world import CacheWorld, Entry
 from property_tests.fuzz.choices import Choices, Seeded
 from property_tests.fuzz.generate.engine import engine
@@ -130,15 +131,19 @@ def next_step(entry: Entry) -> tuple[type[CacheOp], Entry]:
     return (Chunk if entry.request.state is CONTEXT else Row), entry
 
 
+def _suspended(entry: Entry) -> bool:
+    return entry.claimed and entry.sequence.status is not ACTIVE
+
+
 _FITS: dict[type[CacheOp], Callable[[Entry], bool]] = {
     Claim: lambda entry: not entry.claimed,
     Chunk: lambda entry: entry.claimed and entry.end < 0 and entry.request.state is CONTEXT,
-    Row: lambda entry: entry.request.state is GENERATION,
+    Row: lambda entry: entry.may_step,
     Revert: lambda entry: entry.end >= 0 or bool(entry.request.grown),
     Commit: lambda entry: entry.end >= 0 or bool(entry.request.grown),
-    Resume: lambda entry: entry.claimed,
-    Load: lambda entry: entry.claimed,
-    Suspend: lambda entry: entry.claimed and entry.end < 0,
+    Resume: _suspended,
+    Load: _suspended,
+    Suspend: lambda entry: entry.claimed and entry.end < 0 and entry.sequence.status is ACTIVE,
 }
 
 

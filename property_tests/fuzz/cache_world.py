@@ -22,9 +22,10 @@ from model.config import EngineConfig, RequestSpec
 from model.engine import Engine
 from model.events import EventLog
 from model.invariants.base import Docket, Violation
+from model.joint import Twin
 from model.request import CONTEXT, GENERATION, Request, RequestRecord, len_prompt
-from model.sequence import ACTIVE
-from model.tokens import TokenStream, segment_tokens, stream_tokens
+from model.sequence import ACTIVE, SequenceCache
+from model.tokens import Segment, TokenStream, segment_tokens, stream_tokens
 from property_tests.fuzz.cache_laws import CacheLaws, Shape, shape_of
 from sim.cacheops import (
     CacheOp,
@@ -46,40 +47,50 @@ RUN = 160  # tokens of a stream that are kept
 
 
 @lru_cache(maxsize=8192)
-def _ids(stream: int, vocabulary: int) -> NDArray[np.uint32]:
-    return stream_tokens(stream, 0, RUN, vocabulary)
+def _ids(stream: int, first: int, vocabulary: int) -> NDArray[np.uint32]:
+    return segment_tokens(Segment(stream, RUN, first), vocabulary)
 
 
 def stream_of(spec: RequestSpec, vocabulary: int, reach: int) -> TokenStream:
     """The tokens of a request, its output and ``reach`` more behind its prompt: toy streams are made once."""
 
-    def run(seed: int, count: int) -> NDArray[np.uint32]:
-        return _ids(seed, vocabulary)[:count] if count <= RUN else stream_tokens(seed, 0, count, vocabulary)
+    def run(segment: Segment) -> NDArray[np.uint32]:
+        if segment.literal or segment.length > RUN:
+            return segment_tokens(segment, vocabulary)
+        return _ids(segment.seed, segment.first, vocabulary)[: segment.length]
 
     def more(start: int, count: int) -> NDArray[np.uint32]:
         return stream_tokens(spec.output_seed, start, count, vocabulary)
 
-    plain = all(segment.first < 0 and not segment.literal for segment in spec.prompt)
-    if plain:
-        parts = [run(segment.seed, segment.length) for segment in spec.prompt]
-    else:
-        parts = [segment_tokens(segment, vocabulary) for segment in spec.prompt]
-    stream = TokenStream(np.concatenate([*parts, run(spec.output_seed, spec.max_new_tokens + reach)]), more)
-    stream.prompt_length = stream.length - spec.max_new_tokens - reach
+    output = Segment(spec.output_seed, spec.max_new_tokens + reach)
+    stream = TokenStream(np.concatenate([run(segment) for segment in (*spec.prompt, output)]), more)
+    stream.prompt_length = stream.length - output.length
     return stream
 
 
 class Entry:
     """A request at the cache layer; ``end`` is where its grown chunk ends, -1 without one."""
 
-    __slots__ = ("before", "claimed", "end", "last", "request")
+    __slots__ = ("before", "claimed", "end", "last", "request", "twin")
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
+    def __init__(self, request: Request, twin: Twin) -> None:
+        self.request, self.twin = request, twin
         self.claimed = False
         self.end = -1
         self.last = False
         self.before: list[int] = []  # capacities before the chunk grew them
+
+    @property
+    def sequence(self) -> SequenceCache:
+        """Its sequence in the target's manager, once it has claimed."""
+        return self.twin.target.sequences[self.request.owner]
+
+    @property
+    def may_step(self) -> bool:
+        """Whether one more verify row may be grown."""
+        request, rows = self.request, len(self.request.grown)
+        limit = self.twin.config.limits.run_ahead
+        return request.state is GENERATION and rows <= limit and request.generated + rows < request.spec.max_new_tokens
 
 
 class CacheWorld:
@@ -149,7 +160,7 @@ class CacheWorld:
         self.engine.prepare(request)
         self.laws.requests[request.owner] = spec.request_id
         self.docket.submitted(spec.request_id)
-        self.entries[spec.request_id] = Entry(request)
+        self.entries[spec.request_id] = Entry(request, self.twin)
         return ""
 
     def _claim(self, op: Claim) -> str:
