@@ -15,7 +15,8 @@ from model.config import EngineConfig, PoolSize, RequestSpec
 from model.geometry import cdiv
 from model.request import CONTEXT
 from model.sequence import ACTIVE
-from property_tests.fuzz.cache_world import CacheWorld, Entry
+from property_tests.fuzz.cache_entry import Entry
+from property_tests.fuzz.cache_world import CacheWorld
 from property_tests.fuzz.choices import Choices, Seeded
 from property_tests.fuzz.generate.engine import engine
 from property_tests.fuzz.generate.mix import Mix

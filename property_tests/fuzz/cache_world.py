@@ -12,21 +12,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import lru_cache
-
-import numpy as np
-from numpy.typing import NDArray
 
 from model.builds import Build
-from model.config import EngineConfig, RequestSpec
+from model.config import EngineConfig
 from model.engine import Engine
 from model.events import EventLog
 from model.invariants.base import Docket, Violation
-from model.joint import Twin
 from model.request import CONTEXT, GENERATION, Request, RequestRecord, len_prompt
-from model.sequence import ACTIVE, SequenceCache
-from model.tokens import Segment, TokenStream, segment_tokens, stream_tokens
-from property_tests.fuzz.cache_laws import CacheLaws, Shape, shape_of
+from model.sequence import ACTIVE
+from property_tests.fuzz.cache_entry import Entry, stream_of
+from property_tests.fuzz.cache_laws import CacheLaws, Disagreement, Shape, shape_of
+from property_tests.fuzz.swarm import crashed
 from sim.cacheops import (
     CacheOp,
     Chunk,
@@ -42,55 +38,6 @@ from sim.cacheops import (
     Row,
     Suspend,
 )
-
-RUN = 160  # tokens of a stream that are kept
-
-
-@lru_cache(maxsize=8192)
-def _ids(stream: int, first: int, vocabulary: int) -> NDArray[np.uint32]:
-    return segment_tokens(Segment(stream, RUN, first), vocabulary)
-
-
-def stream_of(spec: RequestSpec, vocabulary: int, reach: int) -> TokenStream:
-    """The tokens of a request, its output and ``reach`` more behind its prompt: toy streams are made once."""
-
-    def run(segment: Segment) -> NDArray[np.uint32]:
-        if segment.literal or segment.length > RUN:
-            return segment_tokens(segment, vocabulary)
-        return _ids(segment.seed, segment.first, vocabulary)[: segment.length]
-
-    def more(start: int, count: int) -> NDArray[np.uint32]:
-        return stream_tokens(spec.output_seed, start, count, vocabulary)
-
-    output = Segment(spec.output_seed, spec.max_new_tokens + reach)
-    stream = TokenStream(np.concatenate([run(segment) for segment in (*spec.prompt, output)]), more)
-    stream.prompt_length = stream.length - output.length
-    return stream
-
-
-class Entry:
-    """A request at the cache layer; ``end`` is where its grown chunk ends, -1 without one."""
-
-    __slots__ = ("before", "claimed", "end", "last", "request", "twin")
-
-    def __init__(self, request: Request, twin: Twin) -> None:
-        self.request, self.twin = request, twin
-        self.claimed = False
-        self.end = -1
-        self.last = False
-        self.before: list[int] = []  # capacities before the chunk grew them
-
-    @property
-    def sequence(self) -> SequenceCache:
-        """Its sequence in the target's manager, once it has claimed."""
-        return self.twin.target.sequences[self.request.owner]
-
-    @property
-    def may_step(self) -> bool:
-        """Whether one more verify row may be grown."""
-        request, rows = self.request, len(self.request.grown)
-        limit = self.twin.config.limits.run_ahead
-        return request.state is GENERATION and rows <= limit and request.generated + rows < request.spec.max_new_tokens
 
 
 class CacheWorld:
@@ -112,6 +59,7 @@ class CacheWorld:
         self.ops: list[CacheOp] = []
         self.steps = 0  # ops that were applied
         self.skips = 0
+        self.crashed = False
         self.features: Counter[str] = Counter()
 
     @property
@@ -120,14 +68,29 @@ class CacheWorld:
         return self.docket.violations
 
     def apply(self, op: CacheOp) -> str:
-        """Carry out one op and judge it; a sentence why it was skipped, or nothing."""
+        """Carry out one op and judge it; a sentence why it was skipped, or nothing.
+
+        A crash of the model is told as a broken law of its own, behind which nothing more is carried out.
+        """
+        if self.crashed:
+            return "the model crashed"
         self.ops.append(op)
-        why = _APPLY[type(op)](self, op)
+        why = self._guarded(lambda: _APPLY[type(op)](self, op))
         if why:
             self.skips += 1
         else:
             self.steps += 1
         return why
+
+    def _guarded(self, act: Callable[[], str]) -> str:
+        try:
+            return act()
+        except Disagreement:
+            raise
+        except Exception as error:
+            self.crashed = True
+            self.docket.report(crashed(error, len(self.ops)))
+            return ""
 
     def run(self, ops: Iterable[CacheOp]) -> Violation | None:
         """Apply ``ops`` until a law breaks, then drain; the first violation, if there is one."""
@@ -140,9 +103,14 @@ class CacheWorld:
 
     def drain(self) -> None:
         """Everybody leaves; nothing may stay held."""
+        if not self.crashed:
+            self._guarded(self._drain)
+
+    def _drain(self) -> str:
         for entry in list(self.entries.values()):
             self._leave(entry)
         self.laws.drained()
+        return ""
 
     # -- requests ------------------------------------------------------------------------------------------------
 

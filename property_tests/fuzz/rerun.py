@@ -47,8 +47,10 @@ def rerun(trace: Trace, build: Build, patience: int = 120) -> Rerun:
     def feed(op: At | Op) -> Outcome:
         nonlocal last
         last = op
+        known = len(world.violations)
         outcome = world.apply(op)
-        if outcome.applied or isinstance(op.op if isinstance(op, At) else op, STIRRING):
+        stirred = outcome.applied or len(world.violations) > known
+        if stirred or isinstance(op.op if isinstance(op, At) else op, STIRRING):
             kept.append(op)
         return outcome
 

@@ -98,10 +98,11 @@ class Driver:
         }
 
     def feed(self, op: At | Op) -> Outcome:
-        """Apply ``op`` and keep it if it changed anything."""
-        self.last = op
+        """Apply ``op`` and keep it if it changed anything or broke a law."""
+        self.last, known = op, len(self.world.violations)
         outcome = self.world.apply(op)
-        if outcome.applied or isinstance(op.op if isinstance(op, At) else op, STIRRING):
+        stirred = outcome.applied or len(self.world.violations) > known
+        if stirred or isinstance(op.op if isinstance(op, At) else op, STIRRING):
             self.ops.append(op)
             self.steps += 1
         else:
@@ -125,6 +126,19 @@ class Driver:
 
     def turn(self) -> None:
         """One op of a kind that can come now; where the one drawn finds nothing to do, the server goes on."""
+        off = self._off()
+        kinds = [(name, weight) for name, weight in self.plan.weights if name not in off]
+        kind = kinds[self.choices.weighted([weight for _, weight in kinds])][0]
+        if not self._ops[kind]() and kind != "go on":
+            self._go_on()
+
+    def act(self, kind: str) -> None:
+        """One op of ``kind`` if it can come now and finds something to do; otherwise the server goes on."""
+        if (kind in self._off() or not self._ops[kind]()) and kind != "go on":
+            self._go_on()
+
+    def _off(self) -> set[str]:
+        """Kinds of ops that cannot come now."""
         engines = [world.engine for world in self.world.workers]
         off = set()
         if not self.todo:
@@ -139,10 +153,7 @@ class Driver:
             off.update(("land", "lose"))
         if not isinstance(self.world, Pair):
             off.update(("send", "arrive", "abort"))
-        kinds = [(name, weight) for name, weight in self.plan.weights if name not in off]
-        kind = kinds[self.choices.weighted([weight for _, weight in kinds])][0]
-        if not self._ops[kind]() and kind != "go on":
-            self._go_on()
+        return off
 
     # -- ops -----------------------------------------------------------------------------------------------------
 
@@ -243,11 +254,16 @@ def first_violation(world: World | Cluster, crash: Exception | None) -> Violatio
     """The first broken law of ``world``, or what stands for the ``crash`` that ended it."""
     if world.violations or crash is None:
         return world.violations[0] if world.violations else None
+    return crashed(crash, world.workers[0].engine.iteration)
+
+
+def crashed(crash: Exception, step: int) -> Violation:
+    """What stands for a crash of the model at ``step``."""
     place = crash.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
     where = f" in {place.tb_frame.f_code.co_name}" if place is not None else ""
-    return Violation(CRASH, f"{type(crash).__name__}{where}: {crash}", step=world.workers[0].engine.iteration)
+    return Violation(CRASH, f"{type(crash).__name__}{where}: {crash}", step=step)
 
 
 def play(choices: Choices, build: Build, mix: Mix, check: str = "exhaustive") -> Example:

@@ -1,0 +1,136 @@
+"""What the machines share: packed choices, the words of a broken law, and how a machine is run.
+
+A rule takes one number, which is taken apart into its choices: hypothesis pays for each thing it draws. What is drawn
+at the start, the surroundings, is one string of bytes. In both, 0 is the simplest choice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis import strategies as st
+from hypothesis.database import ExampleDatabase
+from hypothesis.stateful import RuleBasedStateMachine, get_state_machine_test
+
+from model.builds import BUILDS, DEFAULT_BUILD, Build
+from model.invariants import Violation
+from property_tests.fuzz.choices import Choices
+from property_tests.fuzz.generate.mix import Mix
+from sim.findings import Program
+
+SURROUNDINGS = 160  # bytes that decide engine, pools and requests to come
+CODES = st.integers(0, (1 << 32) - 1)
+STARTS = st.binary(min_size=SURROUNDINGS, max_size=SURROUNDINGS)
+STEPS = 50  # rules of one example
+
+
+class Packed(Choices):
+    """Choices packed into one whole number, the first in its lowest places; zeros once it is used up."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def below(self, count: int) -> int:
+        self.code, chosen = divmod(self.code, count)
+        return chosen
+
+
+class Broken(AssertionError):
+    """A law broke in a machine: ``violation`` and the ``program`` that broke it."""
+
+    def __init__(self, violation: Violation, program: Program) -> None:
+        super().__init__(told(violation))
+        self.violation, self.program = violation, program
+
+
+def told(violation: Violation) -> str:
+    """A violation in one line: law, sentence, where, and what was expected and found."""
+    numbers = {"request": violation.request, "page": violation.page, "position": violation.position}
+    places = [f"{name} {number}" for name, number in numbers.items() if number >= 0]
+    if violation.pool:
+        places.insert(min(1, len(places)), f"pool {violation.pool}")
+    where = f" ({', '.join(places)})" if places else ""
+    line = f"{violation.code}: {violation.message}{where}"
+    return f"{line}: expected {violation.expected}, found {violation.found}" if violation.expected else line
+
+
+@dataclass
+class Tally:
+    """What the examples of one run of a machine did."""
+
+    examples: int = 0
+    steps: int = 0
+    skips: int = 0
+
+    def __post_init__(self) -> None:
+        self.evaluations: Counter[str] = Counter()
+        self.features: Counter[str] = Counter()
+
+
+class Machine(RuleBasedStateMachine):
+    """A state machine on ``build``. A subclass has rules and sums up in :meth:`ended` what an example did."""
+
+    build: ClassVar[Build] = BUILDS[DEFAULT_BUILD]
+    text: ClassVar[str] = DEFAULT_BUILD  # that names the build
+    mix: ClassVar[Mix] = Mix()
+    number: ClassVar[int] = 0  # seed of the run, for the programs that it leaves
+    tally: ClassVar[Tally] = Tally()
+
+    def fail(self, violation: Violation, program: Program) -> None:
+        """End the example with the broken law."""
+        raise Broken(violation, program)
+
+
+def machine_on(kind: type[Machine], build: Build, text: str = "", mix: Mix | None = None, number: int = 0) -> Any:
+    """``kind`` as a class of its own for one run: on ``build``, with sums that begin at 0."""
+    values: Mapping[str, Any] = {
+        "build": build,
+        "text": text or build.name,
+        "mix": mix or Mix(),
+        "number": number,
+        "tally": Tally(),
+    }
+    return type(kind.__name__, (kind,), {**values, "__module__": kind.__module__, "__qualname__": kind.__qualname__})
+
+
+def run_machine(
+    kind: type[Machine],
+    number: int,
+    examples: int,
+    *,
+    steps: int = STEPS,
+    shrinks: bool = False,
+    database: ExampleDatabase | None = None,
+) -> Broken | None:
+    """Run ``examples`` of a machine from the seed ``number``; the broken law, shrunk by hypothesis if ``shrinks``.
+
+    A database gives its failing examples first and keeps new ones. Any other exception is raised as it came.
+    """
+    phases = [Phase.generate]
+    if database is not None:
+        phases.insert(0, Phase.reuse)
+    if shrinks:
+        phases.append(Phase.shrink)
+    options = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        database=database,
+        deadline=None,
+        derandomize=False,
+        phases=phases,
+        print_blob=False,
+        report_multiple_bugs=False,
+        suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much),
+        verbosity=Verbosity.quiet,
+    )
+    seed(number)(kind)  # of the class: a seed of the test itself would take the database from it
+    test = get_state_machine_test(kind, settings=options)
+    try:
+        test()
+    except Broken as broken:
+        return broken
+    return None
