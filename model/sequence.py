@@ -270,15 +270,18 @@ class SequenceCache:
             self.capacity = capacity
             self.history = history
             return True
-        blocks = cdiv(capacity, size)
-        if blocks > self.blocks or history != self.history:
-            plans = [self._plan(column, blocks, history) for column in range(len(self.tables))]
-            if blocks > self.blocks and not manager.obtainable(
-                [grow for _, grow in plans], [self._freed(column, end) for column, (end, _) in enumerate(plans)]
-            ):
+        blocks, quiet = cdiv(capacity, size), history < self.quiet
+        if blocks > self.blocks or (history != self.history and not quiet):
+            if quiet:  # nothing becomes stale
+                plans = [(0, blocks - table.base - len(table.pages)) for table in self.tables]
+            else:
+                plans = [self._plan(column, blocks, history) for column in range(len(self.tables))]
+            freed = [self._freed(column, end) if end else 0 for column, (end, _) in enumerate(plans)]
+            if blocks > self.blocks and not manager.obtainable([grow for _, grow in plans], freed):
                 return False
             for column, (stale_end, _) in enumerate(plans):
-                self._release_stale(column, stale_end)
+                if stale_end:
+                    self._release_stale(column, stale_end)
             for column, (_, grow) in enumerate(plans):
                 if grow > 0:
                     pool = manager.pools[column]
@@ -288,11 +291,10 @@ class SequenceCache:
                     manager.recorder.granted(pool, granted, self.owner)
         if blocks < self.blocks:
             self._shrink(blocks)
-        self.blocks = blocks
-        self.backed = blocks * size
-        self.capacity = capacity
-        self.history = history
-        self.quiet = min(self._next_release(column) for column in range(len(self.tables)))
+        self.blocks, self.backed = blocks, blocks * size
+        self.capacity, self.history = capacity, history
+        if not quiet:
+            self.quiet = min([self._next_release(column) for column in range(len(self.tables))])
         return True
 
     def _next_release(self, column: int) -> int:

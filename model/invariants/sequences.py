@@ -18,6 +18,8 @@ from model.shadow import Shadow
 
 def _slots(pool: PagePool, pages: array[int]) -> bytes:
     """Where pages lie, as little-endian int32 bytes."""
+    if not pool.host_pages:
+        return pages.tobytes()  # a page's id is its slot
     if len(pages) < BULK:
         return array("i", [pool.slot[page] for page in pages]).tobytes()
     return np.frombuffer(pool.slot, np.int32)[np.frombuffer(pages, np.int32)].tobytes()
@@ -100,8 +102,9 @@ class SequenceLaws:
     def row_tables(self, rows: Iterable[ContextRow | GenerationRow], step: int) -> None:
         """The rows of a plan name the pages that the sequences hold, in block order."""
         twin = self.engine.twin
+        rows = list(rows)
+        self.docket.count("MAP", len(rows))
         for row in rows:
-            self.docket.count("MAP")
             for column, told in zip(twin.columns, row.tables, strict=True):
                 sequence = column.manager.sequences.get(row.owner)
                 if sequence is None:
@@ -111,7 +114,7 @@ class SequenceLaws:
                 if far >= pool.device_pages:
                     self._mapped(row, pool.name, step, f"slots below {pool.device_pages}", f"slot {far} of the host")
                 same = told.base == table.base and told.pages == _slots(pool, table.pages)
-                if not same or told.sinks != _slots(pool, table.sinks):
+                if not same or ((told.sinks or table.sinks) and told.sinks != _slots(pool, table.sinks)):
                     self._mapped(row, pool.name, step, f"{table.count()} pages from block {table.base}", "another row")
 
     def _mapped(self, row: ContextRow | GenerationRow, pool: str, step: int, expected: str, found: str) -> None:
