@@ -52,6 +52,7 @@ class ReferenceLaw:
         self.tenant = tenant  # pool, page -> request that was granted it last
         self._seen: dict[str, tuple[NDArray[np.uint8], NDArray[np.int64]]] = {}
         self._checks = 0
+        self._reports = 0
         self._pictures: dict[str, _Picture] = {}
         self._columns = {
             pool.name: [
@@ -70,8 +71,7 @@ class ReferenceLaw:
         for pool in self.twin.pools.values():
             use_bulk = pool.total > LOOP_UP_TO if bulk is None else bulk
             if use_bulk:
-                self._check_bulk(pool, step)
-                self._check_cache(pool, step, drained)
+                self._look(pool, step, drained)
             elif not self._sound(pool):
                 self._check_loop(pool, step)
                 self._check_cache(pool, step, True)
@@ -135,6 +135,33 @@ class ReferenceLaw:
                     held.extend([page for _, page in sequence.stale[column]])
         return locked, held
 
+    def _look(self, pool: PagePool, step: int, everything: bool) -> None:
+        """Check a large pool, unless all that the checks read is as it was when they last found nothing wrong."""
+        locked, held = self._references(pool)
+        if not self.exhaustive or everything or not self._checks % EVERYTHING:
+            self._check_bulk(pool, step, locked, held)
+            self._check_cache(pool, step, everything)
+            return
+        facts = (*self._facts(pool, locked, held), pool.tenancy.tobytes(), bytes(pool.column))
+        order, known = (pool.rings.picture(), pool.priority.tobytes()), self._pictures.get(pool.name)
+        if known is not None and known.facts == facts and known.order == order:
+            return
+        reports = self._reports
+        self._check_bulk(pool, step, locked, held)
+        self._check_cache(pool, step, everything)
+        self._pictures.pop(pool.name, None)
+        if reports == self._reports:
+            known = self._pictures[pool.name] = _Picture((pool.node.copy(), *facts[1:]), [])
+            known.order = order
+
+    @staticmethod
+    def _facts(pool: PagePool, locked: array[int], held: array[int]) -> tuple:
+        """What a pool is made of, by value: its nodes, references, states, counters, free lists and slots."""
+        used = (locked.tobytes(), held.tobytes(), pool.locks.tobytes(), pool.holds.tobytes(), bytes(pool.state))
+        counted = (pool.droppable, pool.demotable, pool.host_droppable)
+        free = (pool.free_ids.tobytes(), pool.free_slots.tobytes(), pool.free_host.tobytes(), pool.slot.tobytes())
+        return (pool.node, used, counted, free)
+
     def _sound(self, pool: PagePool) -> bool:
         """Whether a small pool obeys the whole law, in plain loops; what is wrong with it is for the slower checks.
 
@@ -142,16 +169,13 @@ class ReferenceLaw:
         was made of; only what differs is counted again.
         """
         locked, held = self._references(pool)
-        used = (locked.tobytes(), held.tobytes(), pool.locks.tobytes(), pool.holds.tobytes(), bytes(pool.state))
-        counted = (pool.droppable, pool.demotable, pool.host_droppable)
-        free = (pool.free_ids.tobytes(), pool.free_slots.tobytes(), pool.free_host.tobytes(), pool.slot.tobytes())
-        picture = (used, counted, free, pool.node)
+        facts = self._facts(pool, locked, held)
         known = self._pictures.get(pool.name)
-        if known is None or known.facts != picture:
+        if known is None or known.facts != facts:
             droppable = self._counted(pool, locked, held)
             if droppable is None:
                 return False
-            known = self._pictures[pool.name] = _Picture((used, counted, free, pool.node.copy()), droppable)
+            known = self._pictures[pool.name] = _Picture((pool.node.copy(), *facts[1:]), droppable)
         nodes, columns = pool.node, pool.column
         for page in known.droppable:
             node = nodes[page]
@@ -226,9 +250,8 @@ class ReferenceLaw:
         if free != (wanted == FREE):
             self._report(pool, page, step, "free list = free pages", "on the free list" if free else "not on it")
 
-    def _check_bulk(self, pool: PagePool, step: int) -> None:
+    def _check_bulk(self, pool: PagePool, step: int, locked: array[int], held: array[int]) -> None:
         size = pool.total
-        locked, held = self._references(pool)
         locks = np.bincount(locked, minlength=size) if locked else np.zeros(size, np.int64)
         holds = np.bincount(held, minlength=size) if held else np.zeros(size, np.int64)
         free = np.zeros(size, np.bool_)
@@ -295,5 +318,6 @@ class ReferenceLaw:
                 self._report(pool, -1, step, f"{count} {what}", f"{counter}")
 
     def _report(self, pool: PagePool, page: int, step: int, expected: str, found: str) -> None:
+        self._reports += 1
         tenant, message = self.tenant(pool, page), "page accounting is off"
         self.docket.report(Violation("REF", message, tenant, pool.name, page, -1, step, expected, found))

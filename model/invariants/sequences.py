@@ -38,8 +38,9 @@ class SequenceLaws:
     def shapes(self, requests: Iterable[Request], step: int) -> None:
         """Lengths of every sequence of some requests."""
         managers, limit = self.engine.twin.managers, self.limit
+        requests = list(requests)
+        self.docket.count("SHAPE", len(requests))
         for request in requests:
-            self.docket.count("SHAPE")
             for manager in managers:
                 seq = manager.sequences.get(request.owner)
                 if seq is None:
