@@ -15,6 +15,7 @@ import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from model.builds import Build
@@ -23,27 +24,21 @@ from reports.failure_story import story
 from reports.folder import Output, stamp
 from reports.story import headline
 from reports.timeline import timeline, write_timeline
-from scenarios.user_rules import is_own
+from scenarios.user_rules import base_of, is_own
 from sim.cacheops import CacheProgram, encode_cache_op, save_program
 from sim.findings import Failure, Program
-from sim.opcodec import encode_config, encode_op
 from sim.optrace import Trace, save_trace
 from sim.regression import trace_yaml
 from sim.rulespec import find
 from sim.sampling import Sample, samples
 
 REPRO, TRACE, MINIMAL, STORY, TIMELINE = "repro.txt", "trace.jsonl", "minimal.jsonl", "story.txt", "timeline.svg"
+_SUMMARY = 110  # characters that the catalogue has room for
 
 
 def name_of(failure: Failure) -> str:
-    """Name of a failure's folder and of its scenario: the law and a hash of the minimal program."""
-    minimal = failure.minimal
-    encode = encode_cache_op if isinstance(minimal, CacheProgram) else encode_op
-    parts: list[Any] = [minimal.build, encode_config(minimal.config)]
-    if isinstance(minimal, Trace) and minimal.workers is not None:
-        workers = minimal.workers
-        parts += [workers.kind, [encode_config(config) for config in workers.configs], workers.options]
-    text = json.dumps([*parts, *(encode(op) for op in minimal.ops)], sort_keys=True, default=str)  # type: ignore[arg-type]
+    """Name of a failure's folder and of its scenario: the law and a hash of its build and its cause."""
+    text = "\0".join((failure.minimal.build, *failure.cause))
     return f"{failure.law}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
@@ -116,7 +111,8 @@ def _scenario(failure: Failure, minimal: Trace, seen: list[Sample]) -> tuple[str
         f"Found by the driver {failure.driver} with seed {failure.seed}: {_headline(failure)}.",
         f"{violation.code} on {minimal.build}: {_moral(build)}",
     ]
-    named = replace(minimal, scenario=f"{violation.code} on {minimal.build}: {violation.message}"[:200], seed=0)
+    summary = shorten(f"{violation.code} on {base_of(minimal.build)}: {violation.message}", _SUMMARY, placeholder="...")
+    named = replace(minimal, scenario=summary, seed=0)
     try:
         return trace_yaml(named, comments, expectation(build, minimal)), ""
     except ValueError as error:

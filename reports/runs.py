@@ -105,12 +105,13 @@ def show(runs: Sequence[Done], json: bool) -> None:
 
 def _do(job: Job, request: RunRequest, output: Output) -> Done:
     with terminal.progress(f"{job.name} on {job.build.name}") as tick:
-        keep = {"keep_events": request.events and job.folder is not None, "record_ops": job.folder is not None}
+        ops = job.folder is not None
+        events, check = request.events and ops, request.check
         if isinstance(job.what, Trace):
-            result = replay_trace(job.what, job.build, check=request.check, progress=tick, **keep)
+            result = replay_trace(job.what, job.build, check=check, keep_events=events, record_ops=ops, progress=tick)
             config, workers = job.what.config, job.what.workers
         else:
-            result = run_scenario(job.what, job.build, check=request.check, progress=tick, **keep)
+            result = run_scenario(job.what, job.build, check=check, keep_events=events, record_ops=ops, progress=tick)
             config, workers = job.what.engine_config(job.build), job.what.topology(job.build)
     if job.folder is not None:
         write_run(output.folder(job.name), result, config, workers)

@@ -188,24 +188,17 @@ def _frame(axes: Axes, sheet: _Sheet) -> None:
 
 
 def _column(axes: Axes, sheet: _Sheet, place: int, sample: Sample) -> None:
-    granted, published = _touched(sample, "grant"), _touched(sample, "publish")
     for standing in sample.standings:
         for number, lane in enumerate(standing.lanes):
             track = sheet.tracks[standing.worker, standing.request, number]
-            for block in lane.blocks:
-                spot = (standing.worker, lane.pool, block.slot)
-                colour = _UNKNOWN if block.origin is None else sheet.colours.get(block.origin, _UNKNOWN)
-                _cell(axes, sheet, place, track, block.ordinal, colour, lane.locked, block.on_host, spot in granted)
-                if track.stride == 1 and sheet.small:
-                    colour = INK if lane.locked else FAINT
-                    word = f"h{block.slot}" if block.on_host else str(block.slot)
-                    middle = track.row(block.ordinal) + 0.52
-                    axes.text(place + 0.5, middle, word, ha="center", va="center", fontsize=sheet.small, color=colour)
-                if spot in published and track.stride == 1:
-                    axes.plot(
-                        place + 0.82, track.row(block.ordinal) + 0.28, "o", color=_PUBLISH, markersize=3.2, zorder=5
-                    )
-            _bounds(axes, sheet, place, track, lane)
+            _lane(axes, sheet, place, track, lane, sample)
+    if sample.violations and place:  # what ended with the very op that broke the law is shown once more, faded
+        there = {(standing.worker, standing.request) for standing in sample.standings}
+        for standing in sheet.samples[place - 1].standings:
+            if (standing.worker, standing.request) not in there:
+                for number, lane in enumerate(standing.lanes):
+                    track = sheet.tracks[standing.worker, standing.request, number]
+                    _lane(axes, sheet, place, track, lane, None)
     words: dict[Key, list[str]] = {}
     for happening in sample.happenings:
         word = _WORDS.get(happening.kind)
@@ -231,43 +224,39 @@ _WORDS = {
 }
 
 
-def _touched(sample: Sample, kind: str) -> set[tuple[int, str, int]]:
-    """(worker, pool, slot) of what was granted or published with an op."""
+def _touched(sample: Sample | None, kind: str) -> set[tuple[int, str, int]]:
+    """(worker, pool, slot) of what was granted, published or copied to with an op."""
     found: set[tuple[int, str, int]] = set()
-    for happening in sample.happenings:
+    for happening in sample.happenings if sample else ():
         if happening.kind == kind:
             fields: dict[str, Any] = happening.fields
-            slots = fields["slots"] if kind == "grant" else [fields["slot"]]
+            slots = fields["slots"] if kind == "grant" else [fields["slot" if kind == "publish" else "target"]]
             found |= {(happening.worker, fields["pool"], slot) for slot in slots}
     return found
 
 
-def _cell(
-    axes: Axes,
-    sheet: _Sheet,
-    place: int,
-    track: _Track,
-    ordinal: int,
-    colour: str,
-    locked: bool,
-    on_host: bool,
-    fresh: bool,
-) -> None:
-    """A block that is backed: bold where it was granted just now, hatched where its lock is gone or it is elsewhere."""
-    height = 1 / track.stride
-    axes.add_patch(
-        Rectangle(
-            (place + 0.06, track.row(ordinal)),
-            0.88,
-            height,
-            facecolor=colour,
-            alpha=1.0 if locked else 0.45,
-            edgecolor=INK if fresh else "white",
-            linewidth=(1.1 if fresh else 0.8) if track.stride == 1 else 0.0,
-            hatch="...." if on_host else None if locked else "////",
-            zorder=3 if fresh else 2,
-        )
-    )
+def _lane(axes: Axes, sheet: _Sheet, place: int, track: _Track, lane: Lane, sample: Sample | None) -> None:
+    """The pages of one lane after one op; faded where there is no ``sample``: they were given back with the op."""
+    granted, published, copied = (_touched(sample, kind) for kind in ("grant", "publish", "copy"))
+    for block in lane.blocks:
+        spot, row = (track.worker, lane.pool, block.slot), track.row(block.ordinal)
+        colour = _UNKNOWN if block.origin is None else sheet.colours.get(block.origin, _UNKNOWN)
+        fresh = spot in granted
+        cell = Rectangle((place + 0.06, row), 0.88, 1 / track.stride, facecolor=colour, zorder=3 if fresh else 2)
+        cell.set(edgecolor=INK if fresh else "white", linewidth=0 if track.stride > 1 else 1.1 if fresh else 0.8)
+        cell.set(alpha=1.0 if lane.locked and sample else 0.45)
+        if block.on_host or (sample and not lane.locked):
+            cell.set_hatch("...." if block.on_host else "////")
+        axes.add_patch(cell)
+        if track.stride > 1 or not sheet.small:
+            continue
+        word, ink = f"h{block.slot}" if block.on_host else str(block.slot), INK if lane.locked and sample else FAINT
+        axes.text(place + 0.5, row + 0.52, word, ha="center", va="center", fontsize=sheet.small, color=ink)
+        if spot in published:
+            axes.plot(place + 0.82, row + 0.28, "o", color=_PUBLISH, markersize=3.2, zorder=5)
+        if spot in copied:
+            axes.plot(place + 0.2, row + 0.5, ">", color=_CLAIM, markersize=3.6, zorder=5)
+    _bounds(axes, sheet, place, track, lane)
 
 
 def _bounds(axes: Axes, sheet: _Sheet, place: int, track: _Track, lane: Lane) -> None:
@@ -371,6 +360,7 @@ def _legend(figure: Figure, sheet: _Sheet, width: float) -> None:
         Line2D([], [], color=INK, linewidth=1.5, label="frontier (history)"),
         Line2D([], [], color=_WINDOW, linewidth=1.3, label="window of the next query"),
         Line2D([], [], color=_PUBLISH, marker="o", linestyle="none", markersize=4, label="published"),
+        Line2D([], [], color=_CLAIM, marker=">", linestyle="none", markersize=4, label="copied from a shared page"),
     ]
     if any(block.on_host for s in sheet.samples for one in s.standings for lane in one.lanes for block in lane.blocks):
         handles.append(Patch(facecolor="#eeeeee", edgecolor="#999999", hatch="....", label="in the host tier"))

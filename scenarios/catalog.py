@@ -12,12 +12,12 @@ from scenarios.loader import load_scenario
 from scenarios.schema import Scenario
 
 HOME = Path(__file__).parent
-FOLDERS = ("seeds", "reports", "faults", "workloads", "smoke")
+FOLDERS = ("seeds", "reports", "faults", "workloads", "smoke", "regressions")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One shipped scenario: ``name`` is its folder and file name without the ending."""
+    """One shipped scenario: ``name`` is its path below :data:`HOME` without the ending."""
 
     name: str
     summary: str
@@ -32,7 +32,8 @@ class Entry:
 
 def paths() -> dict[str, Path]:
     """Paths of all shipped scenarios by name, in the order of the folders and of the alphabet."""
-    return {f"{folder}/{path.stem}": path for folder in FOLDERS for path in sorted((HOME / folder).glob("*.yaml"))}
+    found = [path for folder in FOLDERS for path in sorted((HOME / folder).rglob("*.yaml"))]
+    return {path.relative_to(HOME).with_suffix("").as_posix(): path for path in found}
 
 
 def entries() -> list[Entry]:

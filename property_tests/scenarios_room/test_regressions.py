@@ -1,0 +1,53 @@
+"""Failures that were kept: each file in scenarios/regressions shows what it says, and breaks no correct build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from model.builds import BUILDS
+from scenarios import catalog
+from scenarios.loader import load_scenario
+from scenarios.names import find_build
+from scenarios.user_rules import is_own
+from sim.run import run_scenario
+
+KEPT = {name: path for name, path in catalog.paths().items() if name.startswith("regressions/")}
+CORRECT = tuple(build.name for build in BUILDS.values() if build.correct)
+
+
+@pytest.mark.parametrize("check", ["incremental", "exhaustive"])
+@pytest.mark.parametrize("name", KEPT)
+def test_a_regression_keeps_its_promise(name: str, check: str) -> None:
+    scenario = load_scenario(KEPT[name])
+    result = run_scenario(scenario, find_build(scenario.build), check=check)
+    assert result.missed == []
+    if not find_build(scenario.build).correct:
+        assert result.violations, "a fault that shows nothing is no regression"
+
+
+@pytest.mark.parametrize("build", CORRECT)
+@pytest.mark.parametrize("name", KEPT)
+def test_a_regression_is_silent_on_every_correct_build(name: str, build: str) -> None:
+    result = run_scenario(load_scenario(KEPT[name]), find_build(build), check="exhaustive")
+    assert result.violations == []
+    assert sum(result.checked.values()) > 0
+
+
+def test_a_regression_is_of_ops_and_says_where_it_comes_from() -> None:
+    assert len(KEPT) >= 4
+    for path in KEPT.values():
+        scenario = load_scenario(path)
+        assert scenario.op_specs is not None
+        assert path.read_text().startswith("# Found by ")
+        assert not is_own(scenario.build), "a rule that lives elsewhere cannot be kept here"
+
+
+def test_files_in_folders_below_are_regressions_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tmp_path / "regressions" / "nightly" / "KEY_0.yaml"
+    deep.parent.mkdir(parents=True)
+    deep.write_text(next(iter(KEPT.values())).read_text())
+    monkeypatch.setattr(catalog, "HOME", tmp_path)
+    assert catalog.paths() == {"regressions/nightly/KEY_0": deep}
+    assert catalog.resolve("KEY_0") == catalog.resolve("regressions/nightly/KEY_0") == deep
