@@ -1,0 +1,142 @@
+"""Target and drafter behind row slots: tokens and drafts of every slot on the device, passes over whatever lanes say.
+
+The caller keeps lengths, tables and bases and hands them in as tensors; nothing here reads one back. Acceptance is
+natural, or forced: then a row's accepted drafts are its stream's tokens and the first rejected one differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from gpu_backend.modules.drafter import Drafter
+from gpu_backend.modules.target import Target, TargetOutput
+from gpu_backend.modules.verify import Verified, verify
+from gpu_backend.modules.views import Lane, StepShape
+
+
+class RowModels:
+    """``stream`` int64 ``[slots, longest]``: tokens of a slot's request as far as they are known.
+
+    ``longest`` leaves room for a verify row behind the last position. ``drafts`` int64 ``[slots, K]``: what a slot's
+    drafter proposed last, placeholders (0) before it did.
+    """
+
+    def __init__(self, target: Target, drafter: Drafter | None, slots: int, longest: int, drafts: int) -> None:
+        if drafter is not None and drafter.config.drafts != drafts:
+            raise ValueError(f"the drafter drafts {drafter.config.drafts} tokens, rows verify {drafts}")
+        self.target, self.drafter = target, drafter
+        self.device = target.rotary.cos.device
+        self.stream = torch.zeros((slots, longest), dtype=torch.int64, device=self.device)
+        self.drafts = torch.zeros((slots, drafts), dtype=torch.int64, device=self.device)
+        self._block = torch.arange(drafts, device=self.device)
+
+    def bind(self, slot: int, tokens: torch.Tensor) -> None:
+        """A slot is another request's now: ``tokens`` int64 ``[n]`` of it are known, nothing is drafted."""
+        self.stream[slot].fill_(0)
+        self.stream[slot, : len(tokens)].copy_(tokens, non_blocking=True)
+        self.drafts[slot].fill_(0)
+
+    def context(
+        self,
+        shape: StepShape,
+        slot: torch.Tensor,
+        start: torch.Tensor,
+        lanes: Sequence[Lane],
+        draft_lanes: Sequence[Lane] = (),
+        draft_start: torch.Tensor | None = None,
+    ) -> TargetOutput:
+        """Run chunks of row slots ``slot`` int64 ``[rows]`` from ``start`` on, and fold them for the drafter.
+
+        The logits are those behind each chunk, ``[rows, vocabulary]``. The drafter's rows are turned by their absolute
+        positions and stored from ``draft_start`` on (``None``: as the target), without ``draft_lanes`` nowhere.
+        """
+        token = self.stream[slot[shape.row], shape.positions(start)]
+        output = self.target(shape.step(token, start, lanes), shape.last())
+        self._fold(shape, token, start, output.features, draft_lanes, draft_start)
+        return output
+
+    def verify(
+        self,
+        shape: StepShape,
+        slot: torch.Tensor,
+        start: torch.Tensor,
+        lanes: Sequence[Lane],
+        forced: torch.Tensor | None = None,
+    ) -> tuple[Verified, TargetOutput]:
+        """Verify rows of 1 + K tokens each: the stream's token at ``start`` and the drafts behind it.
+
+        ``forced`` int64 ``[rows]`` tokens are committed whatever the target says; otherwise what it chose is written to
+        the stream. ``choice`` is the target's own in both cases.
+        """
+        rows, drafts = len(shape.widths), self.drafts[slot]
+        position = start.long()[:, None] + self._block + 1
+        if forced is not None:
+            drafts = self._forced(slot, position, forced)
+        token = torch.cat([self.stream[slot, start.long()][:, None], drafts], 1).flatten()
+        output = self.target(shape.step(token, start, lanes))
+        verdict = verify(output.logits.unflatten(0, (rows, -1)), drafts)
+        if forced is not None:
+            last = self.stream[slot, start.long() + forced]
+            return Verified(forced.long(), verdict.choice, last), output
+        place = torch.cat([position, position[:, -1:] + 1], 1)
+        known = self.stream[slot[:, None], place]
+        taken = torch.arange(place.shape[1], device=self.device) < verdict.accepted[:, None]
+        self.stream[slot[:, None], place] = torch.where(taken, verdict.choice, known)
+        return verdict, output
+
+    def fold(
+        self,
+        shape: StepShape,
+        start: torch.Tensor,
+        accepted: torch.Tensor,
+        features: torch.Tensor,
+        lanes: Sequence[Lane],
+        draft_start: torch.Tensor | None = None,
+    ) -> None:
+        """Fold the first ``accepted`` tokens of every verify row into the drafter's context; the others are dropped."""
+        begin = (start if draft_start is None else draft_start).long()
+        bounded = [replace(lane, limit=_least(lane.limit, begin + accepted)) for lane in lanes]
+        self._fold(shape, shape.row, start, features, bounded, draft_start)
+
+    def draft(
+        self,
+        shape: StepShape,
+        slot: torch.Tensor,
+        anchor: torch.Tensor,
+        start: torch.Tensor,
+        lanes: Sequence[Lane],
+    ) -> torch.Tensor:
+        """Draft behind ``anchor`` int64 ``[rows]`` at positions ``start``; returns logits ``[rows, K, vocabulary]``."""
+        assert self.drafter is not None
+        step = shape.step(self.drafter.block_tokens(anchor), start, lanes)
+        logits = self.drafter(step, self.target)
+        self.drafts[slot] = logits.argmax(-1)
+        return logits
+
+    def _fold(
+        self,
+        shape: StepShape,
+        token: torch.Tensor,
+        start: torch.Tensor,
+        features: torch.Tensor,
+        lanes: Sequence[Lane],
+        draft_start: torch.Tensor | None,
+    ) -> None:
+        if self.drafter is None or not lanes:
+            return
+        step = shape.step(token, start if draft_start is None else draft_start, lanes)
+        step.position = shape.positions(start)
+        self.drafter.fold(features, step)
+
+    def _forced(self, slot: torch.Tensor, position: torch.Tensor, forced: torch.Tensor) -> torch.Tensor:
+        """Drafts of which ``forced - 1`` are the stream's tokens; those behind differ from them."""
+        wanted = self.stream[slot[:, None], position]
+        other = (wanted + 1) % self.target.config.vocabulary
+        return torch.where(self._block < forced[:, None] - 1, wanted, other)
+
+
+def _least(limit: torch.Tensor | None, end: torch.Tensor) -> torch.Tensor:
+    return end if limit is None else torch.minimum(limit.long(), end)
