@@ -39,8 +39,8 @@ class CellStore:
         self.pools = list(twin.pools.values())
         self.cells = [np.full((pool.total, self.page), UNWRITTEN, dtype=np.uint64) for pool in self.pools]
         self.flat = [memoryview(cells.reshape(-1)) for cells in self.cells]
-        self.versions = [np.zeros(pool.total, dtype=np.int64) for pool in self.pools]
-        self.counts = [memoryview(versions) for versions in self.versions]  # the same, to be moved one at a time
+        self.counts = [array("q", bytes(8 * pool.total)) for pool in self.pools]
+        self.versions = [np.frombuffer(counts, dtype=np.int64) for counts in self.counts]  # the same, for bulk work
         self.owner = [array("q", bytes(8 * pool.total)) for pool in self.pools]
         self.sealed = [array("i", bytes(4 * pool.total)) for pool in self.pools]  # published tokens of the page
         self.pool_of = [self.pools.index(column.pool) for column in self.columns]
@@ -72,7 +72,7 @@ class CellStore:
         """The first ``tokens`` cells of a page are copied within a pool."""
         flat, page = self.flat[pool], self.page
         flat[target * page : target * page + tokens] = flat[source * page : source * page + tokens]
-        self.versions[pool][target] += 1
+        self.counts[pool][target] += 1
         tag = LOGGED & (flat[target * page + tokens - 1])
         self.log.memory.add((_COPY, 6, self.iteration, pool, source, target, tokens, tag))
 

@@ -178,7 +178,9 @@ class PromptHoldings:
         for place in many:
             known = index[int(firsts[place])]
             options = [
-                self._leading(pool, slot, tags, place)
+                page
+                if sealed[slot] >= page and cells[slot, page - 1] == lasts[place]
+                else self._leading(pool, slot, tags, place)
                 for slot in (known if isinstance(known, tuple) else (known,))
                 if cached[slot] and sealed[slot] and cells[slot, 0] == firsts[place]
             ]
