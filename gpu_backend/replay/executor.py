@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from gpu_backend.replay.columns import DeviceColumn
 from gpu_backend.replay.compare import TappedChannel, first_difference
 from gpu_backend.replay.content import Synthetic
 from gpu_backend.replay.findings import Place, violations
+from gpu_backend.replay.full import AttentionProbe, differing_cells, unspelled
 from gpu_backend.replay.journal import encoded
 from gpu_backend.replay.memory import DeviceMemory
 from gpu_backend.replay.reads import ReadCheck
@@ -34,14 +36,16 @@ from model.wire import Leg
 
 @dataclass(slots=True)
 class Counts:
-    """What a replay did: steps, rows and records carried out, events compared, slots compared with the engine."""
+    """What a replay did: steps, rows and records carried out; events, slots and cells compared; ``seconds`` of it."""
 
     steps: int = 0
     rows: int = 0
     records: int = 0
     events: int = 0
     slots: int = 0
+    cells: int = 0
     failed: int = 0
+    seconds: float = 0.0
     findings: list[Violation] = field(default_factory=list)
 
 
@@ -49,14 +53,16 @@ class DeviceWorld(Follower):
     """Follows ``world``: its plans run on the device when they settle, in the order in which they went out."""
 
     def __init__(
-        self, world: World, device: torch.device, kernels: Kernels, content: Synthetic, *, checks: bool, debug: bool
-    ) -> None:
+        self, world: World, device: torch.device, kernels: Kernels, content: Synthetic, *, checks: bool = True,
+        full: bool = False,
+    ) -> None:  # fmt: skip
         require_replayable(world.build)
         self.world, self.engine, self.checks = world, world.engine, checks
-        self.memory = DeviceMemory(world.engine, device, kernels, content, checks=checks, debug=debug)
+        self.memory = DeviceMemory(world.engine, device, kernels, content, checks=checks, debug=full)
         self.records = RecordRunner(self.memory)
         self.chunks, self.verify = Chunks(self.memory), VerifyRows(self.memory)
-        self.stand_ins, self.reads = DeviceStandIns(self.memory), ReadCheck(self.memory)
+        self.probe = AttentionProbe(self.memory) if full else None
+        self.stand_ins, self.reads = DeviceStandIns(self.memory), ReadCheck(self.memory, self.probe)
         self.channel = Channel(keep=False)
         self.counts = Counts()
         self.tap = TappedChannel(world.log.memory) if world.watch is not None else None
@@ -86,11 +92,13 @@ class DeviceWorld(Follower):
         self._compare(-1)
 
     def settled(self, plan: StepPlan, accepted: tuple[int, ...]) -> None:
+        begun = time.perf_counter()
         head = self._stream.popleft()
         assert head is plan, "plans settle in the order in which they went out"
         self._step(plan, accepted)
         self._run_up_to_plan()
         self._compare(plan.iteration, plan)
+        self.counts.seconds += time.perf_counter() - begun
 
     def warmed(self, plan: StepPlan) -> None:
         self._step(plan, ())
@@ -118,6 +126,11 @@ class DeviceWorld(Follower):
                 self._between(item)
         self._run(records, len(records))
         self._compare(-1)
+        if self.checks and self.world.watch is not None:
+            self.counts.cells, differing = differing_cells(self.memory, self.world.watch.shadow)
+            self.counts.findings += differing
+        if self.probe is not None:
+            self.counts.findings += unspelled(self.memory, self.records.iteration)
 
     @property
     def digest(self) -> str:
@@ -233,6 +246,8 @@ class DeviceWorld(Follower):
         if plan is None:
             return
         at = Place(step, {row.slot: row.request_id for row in (*plan.context, *plan.generation)})
+        if self.probe is not None:
+            self.counts.findings += self.probe.found(step, at.requests)
         for findings, numbers in zip(memory.findings, values, strict=True):
             if any(numbers[:4]) or any(numbers[5:8]):
                 for violation in violations(findings, numbers, at, rows.drafter.base):

@@ -8,7 +8,7 @@ import torch
 
 from gpu_backend.backend import Kernels
 from gpu_backend.calls import CopyCall
-from gpu_backend.cells import CellState
+from gpu_backend.cells import SENTINEL, CellState
 from gpu_backend.host_tier import HostTier
 from gpu_backend.pool import DevicePool
 from gpu_backend.replay.content import Synthetic
@@ -37,6 +37,9 @@ class Planes:
         self.device_pages, self.page_size = size.device_pages, page_size
         self.pool = DevicePool(name, content.layout(page_size), size.device_pages, device, debug=debug)
         self.host = HostTier(self.pool, size.host_pages) if size.host_pages else None
+        if self.host is not None:
+            self.host.tags.fill_(SENTINEL[CellState.UNWRITTEN])
+            self.host.states.fill_(int(CellState.UNWRITTEN))
         total = size.device_pages + size.host_pages
         self.tenant = torch.zeros(total, dtype=torch.int64, device=device)
         self.sealed = torch.zeros(total, dtype=torch.int32, device=device)
@@ -55,6 +58,7 @@ class Planes:
         for slot in slots:
             if not self.on_device(slot):
                 self._tier().states[slot - self.device_pages].fill_(int(CellState.UNWRITTEN))
+                self._tier().tags[slot - self.device_pages].fill_(SENTINEL[CellState.UNWRITTEN])
         return listed
 
     def copy(self, kernels: Kernels, source: int, target: int, tokens: int) -> tuple[torch.Tensor, ...]:

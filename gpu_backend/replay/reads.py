@@ -9,6 +9,7 @@ import torch
 from gpu_backend.calls import CheckCall
 from gpu_backend.cells import ONLY_FINAL
 from gpu_backend.replay.columns import DeviceColumn
+from gpu_backend.replay.full import AttentionProbe, ReadRange
 from gpu_backend.replay.memory import DeviceMemory
 from gpu_backend.replay.planes import upload
 from model.plan import ContextRow, GenerationRow
@@ -18,8 +19,8 @@ from model.rules.device import Rebase
 class ReadCheck:
     """Ranges follow from the slots' own lengths and bases; a row is judged in every column."""
 
-    def __init__(self, memory: DeviceMemory) -> None:
-        self.memory = memory
+    def __init__(self, memory: DeviceMemory, probe: AttentionProbe | None = None) -> None:
+        self.memory, self.probe = memory, probe
         self.slotted = memory.twin.kind.slot
 
     def run(self, context: Sequence[ContextRow], generation: Sequence[GenerationRow], accepted: Sequence[int]) -> None:
@@ -120,16 +121,20 @@ class ReadCheck:
     ) -> None:
         """Check positions ``[low, high)`` of rows ``slot``, counted from ``base`` pages on."""
         memory, pool = self.memory, column.planes.pool
+        reads = ReadRange(
+            column, slot, low, torch.maximum(low, high), column.origin if base is None else base,
+            column.expected if expected is None else expected, column.table if table is None else table,
+        )  # fmt: skip
         span = torch.zeros((2, len(column.origin)), dtype=torch.int32, device=memory.device)
-        span[:, slot] = torch.stack([low, torch.maximum(low, high)]).int()
+        span[:, slot] = torch.stack([reads.low, reads.high]).int()
         memory.kernels.check(
             CheckCall(
                 pool.cells,
                 pool.generation,
-                column.expected if expected is None else expected,
+                reads.expected,
                 column.seen_generation,
-                column.table if table is None else table,
-                column.origin if base is None else base,
+                reads.table,
+                reads.base,
                 span[0],
                 span[1],
                 memory.findings[column.index].reads,
@@ -137,6 +142,8 @@ class ReadCheck:
             ),
             column.tokens,
         )
+        if self.probe is not None:
+            self.probe.look(reads)
 
 
 def _read_from(column: DeviceColumn, position: torch.Tensor) -> torch.Tensor:

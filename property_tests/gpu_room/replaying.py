@@ -37,7 +37,7 @@ def follow(
         for worker in world.workers:
             chosen = kernels or kernels_for(device)
             rows = content or Synthetic(dtype=dtype)
-            followers.append(DeviceWorld(worker, device, chosen, rows, checks=True, debug=True))
+            followers.append(DeviceWorld(worker, device, chosen, rows, full=False))
         if prepare is not None:
             prepare(followers)
 

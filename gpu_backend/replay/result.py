@@ -1,0 +1,76 @@
+"""What a replay is asked and what it leaves, as plain values: nothing here needs a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from model.invariants import Violation
+from sim.result import RunResult
+
+FINE, BROKEN, NOTHING_CHECKED = 0, 1, 3
+OFF, TAGS, FULL = "off", "tags", "full"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOrder:
+    """``device`` is ``cuda``, ``cpu`` or ``None`` for whatever there is; ``check`` one of ``off``, ``tags``, ``full``.
+
+    ``acceptance`` and ``mode`` as the command line has them; ``exact`` asks for kernels whose bits do not depend on
+    the batch.
+    """
+
+    device: str | None = None
+    acceptance: str = "forced"
+    mode: str = "equality"
+    check: str = TAGS
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReplay:
+    """How one worker's stream ran on its device.
+
+    ``events`` memory events were compared, ``slots`` rows' lengths and bases with the engine's, ``cells`` at the end
+    cell by cell, ``outputs`` of attention with what the rows' tokens give. ``seconds`` is the time that the device's
+    part took.
+    """
+
+    device_digest: str
+    memory_digest: str
+    steps: int
+    rows: int
+    records: int
+    events: int
+    slots: int
+    cells: int
+    outputs: int
+    failed_forwards: int
+    seconds: float
+
+    @property
+    def equal(self) -> bool:
+        """Whether both memories have one digest."""
+        return self.device_digest == self.memory_digest
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A scenario's run in the sim, the device that followed each worker, and what is wrong there."""
+
+    result: RunResult
+    device: str
+    order: ReplayOrder
+    workers: tuple[WorkerReplay, ...]
+    findings: tuple[Violation, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether every worker's memories are equal."""
+        return all(worker.equal for worker in self.workers)
+
+    @property
+    def exit_code(self) -> int:
+        """1 where anything differs or broke, 3 where nothing was compared."""
+        if self.findings or self.result.missed or self.result.violations or not self.equal:
+            return BROKEN
+        return FINE if self.order.check != OFF and any(worker.events for worker in self.workers) else NOTHING_CHECKED

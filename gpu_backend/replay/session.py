@@ -1,0 +1,105 @@
+"""A scenario or a trace of ops replayed: the sim runs it, and a device follows every worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from gpu_backend.answers import NotCarriedOut
+from gpu_backend.backend import Kernels, kernels_for
+from gpu_backend.device import DeviceMemoryError, default_device
+from gpu_backend.replay.content import Synthetic
+from gpu_backend.replay.executor import DeviceWorld
+from gpu_backend.replay.result import FULL, OFF, TAGS, Replayed, ReplayOrder, WorkerReplay
+from gpu_backend.replay.supported import require_replayable
+from model.builds import Build
+from model.cluster import Cluster
+from model.ops import World
+from scenarios.errors import InputError
+from scenarios.schema import Scenario
+from sim.optrace import Trace
+from sim.replay import replay_trace
+from sim.run import Progress, run_scenario
+
+LEVELS = {OFF: "off", TAGS: "incremental", FULL: "exhaustive"}  # of the sim's own laws beside the device's checks
+Prepare = Callable[[DeviceWorld], None]
+
+
+def replay(
+    what: Scenario | Trace,
+    build: Build,
+    order: ReplayOrder,
+    progress: Progress | None = None,
+    *,
+    prepare: Prepare | None = None,
+) -> Replayed:
+    """Run ``what`` on ``build`` with a device behind each worker, which ``prepare`` sees before its first step.
+
+    Raises InputError, in one line, for an order or a build that the replay does not carry out, and for a device that
+    is not there or has too little memory.
+    """
+    device = require_order(order)
+    followers: list[DeviceWorld] = []
+    try:
+        require_replayable(build)
+        kernels = kernels_for(device, exact=order.exact)
+
+        def opened(world: World | Cluster) -> None:
+            for worker in world.workers:
+                followers.append(follower_of(worker, device, kernels, order.check))
+                if prepare is not None:
+                    prepare(followers[-1])
+
+        run = replay_trace if isinstance(what, Trace) else run_scenario
+        result = run(what, build, check=LEVELS[order.check], progress=progress, opened=opened)  # pyright: ignore
+    except NotCarriedOut as error:
+        raise InputError("build", 0, "", str(error)) from error
+    except DeviceMemoryError as error:
+        raise InputError("device", 0, "", str(error)) from error
+    numbered = len(followers) > 1
+    findings = tuple(
+        replace(finding, worker=place) if numbered else finding
+        for place, follower in enumerate(followers)
+        for finding in follower.counts.findings
+    )
+    return Replayed(replace(result, logs=[], ops=[]), str(device), order, tuple(map(_summary, followers)), findings)
+
+
+def follower_of(world: World, device: torch.device, kernels: Kernels, check: str) -> DeviceWorld:
+    """A device behind one worker, with the checks of a level."""
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    return DeviceWorld(world, device, kernels, Synthetic(dtype=dtype), checks=check != OFF, full=check == FULL)
+
+
+def require_order(order: ReplayOrder) -> torch.device:
+    """The device of ``order``; InputError for what a replay does not do."""
+    if order.acceptance != "forced":
+        found = "the K/V rows of a replay are synthetic, and no drafter proposes what a target could accept"
+        raise InputError("acceptance", 0, "", f"expected forced, found {order.acceptance}: {found}")
+    if order.mode != "equality":
+        found = "the device waits at every settle and landing of the sim, whose order it never changes"
+        raise InputError("mode", 0, "", f"expected equality, found {order.mode}: {found}")
+    if order.device is None:
+        return default_device()
+    if order.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device", 0, "", "expected cpu, found cuda: torch sees no CUDA device here")
+    return default_device() if order.device == "cuda" else torch.device("cpu")
+
+
+def _summary(follower: DeviceWorld) -> WorkerReplay:
+    counts, log = follower.counts, follower.world.log.memory
+    return WorkerReplay(
+        device_digest=follower.digest,
+        memory_digest=log.digest() if follower.world.watch is not None else "not computed",
+        steps=counts.steps,
+        rows=counts.rows,
+        records=counts.records,
+        events=counts.events,
+        slots=counts.slots,
+        cells=counts.cells,
+        outputs=0 if follower.probe is None else follower.probe.outputs,
+        failed_forwards=counts.failed,
+        seconds=counts.seconds,
+    )
