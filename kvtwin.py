@@ -17,6 +17,7 @@ from reports import interrupts
 interrupts.leave_at_once()
 import typer  # noqa: E402
 
+from reports import device_commands  # noqa: E402
 from reports.options import (  # noqa: E402
     FOUR_BUILDS,
     Blind,
@@ -30,6 +31,7 @@ from reports.options import (  # noqa: E402
     Driver,
     Drivers,
     Examples,
+    FaultNames,
     Format,
     Geometry,
     Json,
@@ -37,6 +39,7 @@ from reports.options import (  # noqa: E402
     Limit,
     Machine,
     Minutes,
+    MoreFaults,
     Out,
     OwnRules,
     Profile,
@@ -173,17 +176,14 @@ def faults(json: Json = False) -> None:
 
 @app.command()
 def drill(
-    name: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Only these faults, such as store-at-zero.")
-    ] = None,
-    fault: Annotated[
-        list[str] | None, typer.Option("--fault", metavar="F", help="The same; may be given again.")
-    ] = None,
+    name: FaultNames = None,
+    fault: MoreFaults = None,
     check: DrillLevel = Thorough.EXHAUSTIVE,
     blind: Blind = False,
     budget: Budget = None,
     driver: Drivers = None,
     workers: Workers = None,
+    device: device_commands.DrillDevice = None,
     json: Json = False,
 ) -> None:
     """Run every fault on its scenario: does the right law notice first, and is the sound build silent?
@@ -198,6 +198,8 @@ def drill(
         _drill_blind((*(name or ()), *(fault or ())), tuple(driver or ()), budget, workers, json)
     if budget or driver or workers:
         raise sources.usage("expected --budget, --driver and --workers only beside --blind")
+    if device is not None:
+        raise typer.Exit(device_commands.drill(_room, (*(name or ()), *(fault or ())), device, json))
     with terminal.progress("drill") as tick:
         rows, interrupted = drills.drill((*(name or ()), *(fault or ())), tick, check.value)
     drills.show(rows, interrupted, json)
@@ -344,6 +346,15 @@ def explain(
 
     told = story.tell(run, violation)
     story.show(told, json)
+
+
+def _room() -> device_commands.Room:
+    import gpu_backend.replay.room as room  # torch, where it is installed
+
+    return room
+
+
+device_commands.register(app, _room)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

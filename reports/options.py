@@ -39,6 +39,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print indented JSON, for mac
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Write the results to this folder, whole or not at all.")
 ]
+FaultNames = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME", help="Only these faults, such as store-at-zero.")
+]
+MoreFaults = Annotated[list[str] | None, typer.Option("--fault", metavar="F", help="The same; may be given again.")]
 DrillLevel = Annotated[Thorough, typer.Option("--check", help="How often the laws are evaluated.")]
 CheckLevel = Annotated[Check, typer.Option("--check", help="How often the laws are evaluated.")]
 Scenarios = Annotated[

@@ -70,6 +70,7 @@ class DeviceWorld(Follower):
             world.log.memory = self.tap
         self.pools = [planes.name for planes in self.memory.planes]
         self.requests: dict[int, int] = {}  # owner -> request
+        self._reported: set[tuple[str, int, str, str]] = set()
         self._stream: deque[StepPlan | list[tuple]] = deque()  # what went out and has not run
         self._bindings: set[int] = set()  # places in the stream of lists that hold bindings of a failed forward
         self._head: list[tuple] | None = None  # records that ran in part, and how many of them did
@@ -230,7 +231,7 @@ class DeviceWorld(Follower):
         if not self.checks:
             return
         memory, rows = self.memory, self.memory.rows
-        state = torch.stack([rows.length, rows.drafter.length, rows.drafter.base])
+        state = torch.stack([rows.length, rows.drafter.length, rows.drafter.base, self.reads.strange])
         found = [findings.tensors() for findings in memory.findings] if plan is not None else []
         events, (slots, unfinished, *values) = memory.journal.read(state, self.records.unfinished, *found)
         for record in encoded(events):
@@ -246,18 +247,19 @@ class DeviceWorld(Follower):
         if plan is None:
             return
         at = Place(step, {row.slot: row.request_id for row in (*plan.context, *plan.generation)})
-        if self.probe is not None:
-            self.counts.findings += self.probe.found(step, at.requests)
         for findings, numbers in zip(memory.findings, values, strict=True):
             if any(numbers[:4]) or any(numbers[5:8]):
                 for violation in violations(findings, numbers, at, rows.drafter.base):
                     self._report(violation)
+        if self.probe is not None:
+            for violation in self.probe.found(step, at.requests):
+                self._report(violation)
         self._slots(plan, slots, len(rows.length))
 
     def _slots(self, plan: StepPlan, values: list[int], count: int) -> None:
         """The device's lengths and bases are what the engine believes of its rows."""
         engine, memory = self.engine, self.memory
-        length, drafted, base = values[:count], values[count : 2 * count], values[2 * count :]
+        length, drafted, base, strange = (values[place : place + count] for place in range(0, 4 * count, count))
         flying = {record[2] for later in engine.plans for record in later.records if record[0] == Record.BIND}
         slotted, page = memory.twin.kind.slot, memory.page_size
         for row in (*plan.context, *plan.generation):
@@ -268,8 +270,9 @@ class DeviceWorld(Follower):
             if not isinstance(row, ContextRow) and request.state is not GENERATION:
                 continue
             self.counts.slots += 1
-            if base[row.slot] * page >= drafted[row.slot] + page:
-                self._differs(row, plan, "drafter's base", drafted[row.slot], base[row.slot] * page)
+            if strange[row.slot]:
+                text = f"device: the base of row slot {row.slot} lies behind its context"
+                self._report(Violation("STATE", text, row.request_id, step=plan.iteration))
             if length[row.slot] != wanted:
                 self._differs(row, plan, "length", wanted, length[row.slot])
             follows = memory.draft_columns and row.drafts and not isinstance(row, ContextRow)
@@ -309,4 +312,8 @@ class DeviceWorld(Follower):
         )
 
     def _report(self, violation: Violation) -> None:
-        self.counts.findings.append(violation)
+        """Add a finding unless the same was said of the same request and pool."""
+        key = (violation.code, violation.request, violation.pool, violation.message)
+        if key not in self._reported:
+            self._reported.add(key)
+            self.counts.findings.append(violation)

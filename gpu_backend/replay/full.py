@@ -60,7 +60,8 @@ class AttentionProbe:
                 AttentionCall(
                     query, out, pool.k(layer), pool.v(layer), table, bounds, length, reads.base, start,
                     causal=False,
-                )
+                ),
+                widths=(1,) * rows,
             )  # fmt: skip
             wanted = self._expected(reads, query, start, length, layer)
             far = ~((out.float() - wanted).abs() <= TOLERANCE[content.dtype])  # NaN is far from everything

@@ -22,6 +22,8 @@ class ReadCheck:
     def __init__(self, memory: DeviceMemory, probe: AttentionProbe | None = None) -> None:
         self.memory, self.probe = memory, probe
         self.slotted = memory.twin.kind.slot
+        # 1 for row slots whose base lay a page or more behind their length when they ran last, int32 [rows].
+        self.strange = torch.zeros_like(memory.rows.length)
 
     def run(self, context: Sequence[ContextRow], generation: Sequence[GenerationRow], accepted: Sequence[int]) -> None:
         """Check all rows of a step; ``accepted`` tokens of each verify row will be folded before its drafter reads."""
@@ -39,7 +41,9 @@ class ReadCheck:
         ]
         told = upload([number for line in numbers for number in line], memory.device).view(len(numbers), -1)
         slot, start, taken, place, drafts, chunk = told
-        owner = memory.rows.owner[slot]
+        owner, drafter = memory.rows.owner[slot], memory.rows.drafter
+        strange = drafter.base[slot] * memory.page_size >= drafter.length[slot] + memory.page_size
+        self.strange[slot] = strange.int()
         position = torch.where(chunk > 0, start, memory.rows.length[slot].long())
         for column in memory.target_columns:
             column.note_generations(slot, owner)

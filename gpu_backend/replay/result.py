@@ -74,3 +74,30 @@ class Replayed:
         if self.findings or self.result.missed or self.result.violations or not self.equal:
             return BROKEN
         return FINE if self.order.check != OFF and any(worker.events for worker in self.workers) else NOTHING_CHECKED
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDrilled:
+    """How one fault fared on a device: ``found`` are the codes, first first, ``sound`` those of a sound replay.
+
+    ``wanted``: codes one of which has to come first; ``equal``: the memories still agreed, as they do where a rule is
+    wrong and both carry it out.
+    """
+
+    name: str
+    where: str  # "rule" or "device"
+    wanted: tuple[str, ...]
+    found: tuple[str, ...]
+    equal: bool
+    sound: tuple[str, ...]
+    scenario: str
+    message: str
+
+    @property
+    def verdict(self) -> str:
+        """One of the drill's words."""
+        if self.sound:
+            return "false alarm"
+        if not self.found:
+            return "missed"
+        return "caught" if self.found[0] in self.wanted else "wrong invariant"

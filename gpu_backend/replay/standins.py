@@ -72,8 +72,15 @@ class DeviceStandIns:
         rows.drafter.length[slot] += 1
         if rule is Padding.LAST_CELL:
             for column in self.memory.columns:
-                for plane, value in (
-                    (column.planes.pool.cells.tags, SENTINEL[CellState.DUMMY]),
-                    (column.planes.pool.cells.states, int(CellState.DUMMY)),
-                ):
-                    plane[-1, -1] = value
+                self._last_cell(column)
+
+    def _last_cell(self, column: DeviceColumn) -> None:
+        """Row -1 counts from the end: the last cell of the pool's last page, whoever has it."""
+        pool, device = column.planes.pool, self.memory.device
+        pool.cells.tags[-1, -1] = SENTINEL[CellState.DUMMY]
+        pool.cells.states[-1, -1] = int(CellState.DUMMY)
+        if self.memory.findings:
+            slot = torch.full((1,), self.memory.dummy_slot, dtype=torch.int64, device=device)
+            nobody, page = torch.full_like(slot, -1), torch.full_like(slot, pool.pages)
+            given = torch.ones_like(slot, dtype=torch.bool)
+            self.memory.findings[column.index].wrote(slot, torch.zeros_like(slot), page, nobody, given)

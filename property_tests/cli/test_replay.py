@@ -1,0 +1,70 @@
+"""``kvtwin replay`` and ``kvtwin drill --device``: what they print, write and refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from property_tests.cli.conftest import Command
+
+
+def test_equal_memories_are_said_and_written(kvtwin: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "replay"
+    answer = kvtwin("replay", "smoke/hello", "--device", "cpu", "--json", "--out", folder)
+    assert answer.code == 0
+    (found,) = answer.json()["replays"]
+    (worker,) = found["workers"]
+    assert found["verdict"] == "equal"
+    assert worker["device_digest"] == worker["memory_digest"] == found["run"]["digests"]["memory"]
+    assert worker["cells"] > 0 and worker["slots"] > 0
+    assert found["acceptance_length"] == "not measured"
+    assert '"verdict": "equal"' in (folder / "replay.json").read_text()
+
+
+def test_a_fault_exits_with_1_and_names_the_place(kvtwin: Command) -> None:
+    answer = kvtwin("replay", "--build", "fault:store-at-zero", "--device", "cpu", "--check", "full")
+    assert answer.code == 1
+    assert "OWN" in answer.out and "PUB" in answer.out and "device broke a law" in answer.out
+
+
+def test_a_build_with_a_slots_rule_of_the_users_own_is_engine_only(kvtwin: Command, tmp_path: Path) -> None:
+    rule = "from dataclasses import dataclass\nfrom model.rules.slots import Slots\n\n\nclass Mine(Slots):\n    pass\n"
+    (tmp_path / "mine_of_replay.py").write_text(rule)
+    answer = kvtwin("replay", "smoke/hello", "--device", "cpu", "--build", "unified+slots=mine_of_replay:Mine")
+    assert (answer.code, answer.out) == (2, "")
+    assert "is engine only: its slots rule is a class of its own, Mine" in answer.err
+
+
+def test_without_checks_nothing_is_compared(kvtwin: Command) -> None:
+    answer = kvtwin("replay", "smoke/hello", "--device", "cpu", "--check", "off")
+    assert answer.code == 3
+    assert "nothing compared" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--acceptance", "natural"], "acceptance: expected forced, found natural"),
+        (["--mode", "free"], "mode: expected equality, found free"),
+        (["--build", "no-such-build"], "no-such-build"),
+    ],
+)
+def test_what_a_replay_does_not_do_is_one_line(kvtwin: Command, words: list[str], said: str) -> None:
+    answer = kvtwin("replay", "smoke/hello", "--device", "cpu", *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err and answer.err.count("\n") == 1
+
+
+def test_a_drill_on_a_device_counts_its_verdicts(kvtwin: Command) -> None:
+    answer = kvtwin("drill", "raw-keys", "copy-one-short", "--device", "cpu", "--json")
+    assert answer.code == 0
+    found = answer.json()
+    assert [row["where"] for row in found["faults"]] == ["rule", "device"]
+    assert found["verdicts"] == {"caught": 2, "missed": 0, "wrong invariant": 0, "false alarm": 0}
+
+
+def test_a_wrong_word_beside_a_drill_is_one_line(kvtwin: Command) -> None:
+    answer = kvtwin("drill", "hold-leak", "--device", "cpu")
+    assert (answer.code, answer.out) == (2, "")
+    assert "hold-leak" in answer.err and answer.err.count("\n") == 1
