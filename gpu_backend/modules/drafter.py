@@ -14,7 +14,7 @@ from torch import nn
 from gpu_backend.backend import kernels_for
 from gpu_backend.modules.blocks import RowBlocks
 from gpu_backend.modules.config import DrafterConfig
-from gpu_backend.modules.layers import Layer, Norm, Rotary
+from gpu_backend.modules.layers import Layer, Norm, Projection, Rotary
 from gpu_backend.modules.stack import Runner, places, run_layers
 from gpu_backend.modules.step import Step
 from gpu_backend.modules.target import Target, place_for_inference
@@ -30,7 +30,7 @@ class Drafter(nn.Module):
         self.config = config
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         self.norm = Norm(config.hidden, config.eps)
-        self.fc = nn.Linear(len(config.taps) * config.hidden, config.hidden, bias=False)
+        self.fc = Projection(len(config.taps) * config.hidden, config.hidden)
         self.hidden_norm = Norm(config.hidden, config.eps)
         self.rotary = Rotary(config)
 

@@ -24,6 +24,23 @@ def alone(partial: torch.Tensor) -> torch.Tensor:
     return partial
 
 
+class Projection(nn.Linear):
+    """A matrix without a bias. Its weights are loaded or filled, so none are drawn for nothing."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, bias=False)
+
+    def reset_parameters(self) -> None:
+        """Leave the weights as they are."""
+
+
+class Embedding(nn.Embedding):
+    """A table of embeddings, loaded or filled as well."""
+
+    def reset_parameters(self) -> None:
+        """Leave the weights as they are."""
+
+
 class Norm(nn.Module):
     """RMSNorm over the last axis, in float32 (Zhang and Sennrich 2019)."""
 
@@ -73,10 +90,10 @@ class Attention(nn.Module):
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         self.dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden, config.heads * self.dim, bias=False)
-        self.k_proj = nn.Linear(config.hidden, config.kv_heads * self.dim, bias=False)
-        self.v_proj = nn.Linear(config.hidden, config.kv_heads * self.dim, bias=False)
-        self.o_proj = nn.Linear(config.heads * self.dim, config.hidden, bias=False)
+        self.q_proj = Projection(config.hidden, config.heads * self.dim)
+        self.k_proj = Projection(config.hidden, config.kv_heads * self.dim)
+        self.v_proj = Projection(config.hidden, config.kv_heads * self.dim)
+        self.o_proj = Projection(config.heads * self.dim, config.hidden)
         self.q_norm = Norm(self.dim, config.eps) if config.qk_norm else nn.Identity()
         self.k_norm = Norm(self.dim, config.eps) if config.qk_norm else nn.Identity()
 
@@ -95,9 +112,9 @@ class GatedMlp(nn.Module):
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
-        self.gate_proj = nn.Linear(config.hidden, config.intermediate, bias=False)
-        self.up_proj = nn.Linear(config.hidden, config.intermediate, bias=False)
-        self.down_proj = nn.Linear(config.intermediate, config.hidden, bias=False)
+        self.gate_proj = Projection(config.hidden, config.intermediate)
+        self.up_proj = Projection(config.hidden, config.intermediate)
+        self.down_proj = Projection(config.intermediate, config.hidden)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from gpu_backend.backend import kernels_for
 from gpu_backend.modules.blocks import RowBlocks
 from gpu_backend.modules.config import TargetConfig
-from gpu_backend.modules.layers import Layer, Norm, Rotary
+from gpu_backend.modules.layers import Embedding, Layer, Norm, Projection, Rotary
 from gpu_backend.modules.stack import Runner, run_layers
 from gpu_backend.modules.step import Step
 
@@ -29,7 +29,7 @@ class Body(nn.Module):
 
     def __init__(self, config: TargetConfig) -> None:
         super().__init__()
-        self.embed_tokens = nn.Embedding(config.vocabulary, config.hidden)
+        self.embed_tokens = Embedding(config.vocabulary, config.hidden)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         self.norm = Norm(config.hidden, config.eps)
 
@@ -49,7 +49,7 @@ class Target(nn.Module):
         self.model = Body(config)
         self.rotary = Rotary(config)
         if not config.tied:
-            self.lm_head = nn.Linear(config.hidden, config.vocabulary, bias=False)
+            self.lm_head = Projection(config.hidden, config.vocabulary)
 
     def ready(self, device: torch.device | str, *, exact: bool = False) -> Target:
         """Move to ``device``, in the configuration's dtype, for inference.
