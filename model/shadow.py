@@ -130,7 +130,7 @@ class Shadow(SlotStore):
         tags = [cell_tags(stream, 0, stream.length - span, span, seed) for span, seed in zip(spans, seeds, strict=True)]
         reader = self.readers[owner] = Reader(request, owner, claim, space, tags, seeds)
         if received >= 0:
-            reader.draft_final = received - max(0, self.twin.tag_span - 1)
+            reader.draft_final = max(0, received - max(0, self.twin.tag_span - 1))  # a prompt may be shorter than that
 
     def run_between(self, records: list[tuple]) -> None:
         """Carry out records that lie between two steps and that no plan carries."""
@@ -363,7 +363,7 @@ class Shadow(SlotStore):
         self._draft_cells(row, after, length)
         self.draft_length[slot] = after - (0 if self.twin.kind.slot else trim.surplus(count, row.width - 1))
         reader.lag = lag
-        reader.draft_final = after + lag - max(0, self.twin.tag_span - 1)
+        reader.draft_final = max(0, after + lag - max(0, self.twin.tag_span - 1))
         first, reader.drafted = reader.drafted < 0, after
         if self.laws is not None:
             self.laws.drafter_read(self, row, after)

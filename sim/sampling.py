@@ -166,13 +166,18 @@ def samples(trace: Trace, build: Build, check: str = "exhaustive") -> Iterator[S
     eyes = [_Eye(worker, place) for place, worker in enumerate(world.workers)]
     known = 0
     for number, op in enumerate((*trace.ops, None)):
-        if op is None:
-            world.drain()
-            outcome = Outcome(True)
-        else:
-            outcome = world.apply(op)
+        outcome, whole = Outcome(True), True
+        try:
+            if op is None:
+                world.drain()
+            else:
+                outcome = world.apply(op)
+        except Exception as error:  # a world whose law is broken may not be able to go on: this is its last op
+            outcome, whole = Outcome(False, f"{type(error).__name__}: {error}"), False
         yield _look(number, op, outcome, world, eyes, known)
         known = len(world.violations)
+        if not whole:
+            return
 
 
 def _look(
