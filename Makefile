@@ -14,7 +14,7 @@ ARGS ?=
 
 help:
 	@echo "make run     two comparisons of four builds, with tables and plots under runs/"
-	@echo "make fuzz    half an hour of random programs on every correct build, kept in runs/fuzz; it goes on there when called again"
+	@echo "make fuzz    half an hour of random programs on every correct build, kept in runs/fuzz-COMMIT; again: it goes on there"
 	@echo "make arithmetic  the tests of page arithmetic by CrossHair, path by path"
 	@echo "make test    lint, types, import layers and every test (installs torch and triton, as lint does)"
 	@echo "make test-core  the tests that need no torch"
@@ -29,7 +29,7 @@ run: $(STAMP)
 	@$(BIN)/kvtwin compare agentic agent_layers --out runs $(ARGS)
 
 fuzz: $(STAMP)
-	@$(BIN)/kvtwin fuzz --profile nightly --out runs/fuzz $(ARGS)
+	@$(BIN)/kvtwin fuzz --profile nightly --out runs/fuzz-$(shell git rev-parse --short HEAD) $(ARGS)
 
 arithmetic: $(CROSSHAIR_STAMP)
 	$(BIN)/pytest --hypothesis-profile=crosshair property_tests/fuzz/test_formulas.py $(ARGS)

@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass, replace
 
 from model.faults import FAULTS
-from property_tests.fuzz import engine_shards
+from property_tests.fuzz import shards
 from property_tests.fuzz.crew import Crew
 from property_tests.fuzz.order import DRIVERS
 from property_tests.fuzz.shrink import disturbances_of, requests_of
@@ -47,7 +47,7 @@ def tasks(names: Sequence[str], drivers: Sequence[str], budget: int, seed: int) 
 def hunt(task: Task) -> Hunted:
     """Give one fault to one driver."""
     fault = FAULTS[task.fault]
-    found = engine_shards.hunt(fault.build, task.driver, task.budget, task.seed, shrinks=True)
+    found = shards.hunt(fault.build, task.driver, task.budget, task.seed)
     row = Hunted(task.fault, task.driver, task.budget, found.examples, found.seconds, found.law, fault.fires)
     minimal = found.failure.minimal if found.failure is not None else None
     if not isinstance(minimal, Trace):
