@@ -14,7 +14,8 @@ No tree, no hash, no counter: lists, sets and loops over tokens, for toy sizes. 
 
 Where the specification leaves a choice: sinks are kept by whole pages and read by tokens. A fresh mirror's limit is
 the policy's, L + 1 - W; ``spare=1`` gives the read bound L + 2 - W. Two separate trees with windows on both sides
-promise no joint depth: managers that disagree twice start at 0. Tail recomputation promises its formula.
+promise no joint depth: managers that disagree twice start at 0. Tail recomputation promises the deepest such depth
+up to its formula.
 """
 
 from __future__ import annotations
@@ -236,6 +237,10 @@ def found(world: World, tree: Sequence[Group], pages: Sequence[Published], promp
     keys = [page.tokens[: page.first + page.cells + behind] for page in pages]
     if tokens > len(prompt) or not any(key[:tokens] == prompt[:tokens] for key in keys):
         return False
+    way = [page for page, key in zip(pages, keys, strict=True) if key == prompt[: len(key)]]
+    for group in tree:  # a sibling that agrees on part of a page is not on the way through it
+        if not covered(group, way, prompt).issuperset(cell for cell in live(world, group, depth) if cell < start):
+            return False
     if start == tokens - behind:
         return True
     root = prompt[: start + behind]
@@ -286,7 +291,8 @@ def promised(world: World, rule: Rule, seen: View) -> int:
     if rule.draft == "ignored":
         if rule.tail < 0:
             return 0
-        return own if length - most >= rule.tail else min(own, max(0, length - rule.tail) // page * page)
+        start = own if length - most >= rule.tail else min(own, max(0, length - rule.tail) // page * page)
+        return deepest_certain(world, target, seen, range(start + 1))  # a window may be gone where the cursor goes
     joint = joint_promise(world, rule, seen)
     if rule.draft == "required" or rule.draft_first:
         return joint

@@ -6,13 +6,18 @@ from collections.abc import Callable
 
 from hypothesis.stateful import initialize, rule
 
+from model.invariants import Violation
+from model.ops import World
 from property_tests.fuzz import features
 from property_tests.fuzz.choices import Bytes
 from property_tests.fuzz.finish import finish
 from property_tests.fuzz.generate.setup import setup
 from property_tests.fuzz.machines.base import CODES, STARTS, Machine, Packed
+from property_tests.fuzz.oracle_feed import OracleFeed
 from property_tests.fuzz.swarm import Driver, Example, first_violation
 from sim.optrace import Trace
+
+ORACLE = "ORACLE"  # the law that an objection of the naive oracle breaks: it is none of the model's own
 
 
 class EngineMachine(Machine):
@@ -22,6 +27,7 @@ class EngineMachine(Machine):
     """
 
     driver: Driver
+    oracle: OracleFeed | None = None
     over = False  # a law broke, or the model crashed
 
     @initialize(start=STARTS)
@@ -30,6 +36,8 @@ class EngineMachine(Machine):
         choices = Bytes(start)
         plan = setup(choices, self.build, self.mix)
         self.driver = Driver(plan.open(self.build), plan, choices)
+        alone = self.driver.world
+        self.oracle = OracleFeed(alone.engine, self.build) if isinstance(alone, World) else None
         if plan.warmup is not None:
             warmup = plan.warmup
             self.carry_out(lambda: self.driver.feed(warmup))
@@ -42,6 +50,8 @@ class EngineMachine(Machine):
         except Exception as error:
             crash = error
             driver.ops.append(driver.last)
+        if self.oracle is not None and crash is None:
+            self.oracle.look()
         violation = first_violation(driver.world, crash)
         if violation is not None:
             self.over = True
@@ -114,6 +124,7 @@ class EngineMachine(Machine):
         try:
             if not self.over:
                 self.carry_out(lambda: finish(driver.world, driver.feed))
+                self._compare()
         finally:
             tally = self.tally
             tally.examples += 1
@@ -122,3 +133,12 @@ class EngineMachine(Machine):
             tally.evaluations.update(driver.world.evaluations())
             features.of_program(driver.world, driver.ops, driver.seen)
             tally.features.update(+driver.seen)
+
+    def _compare(self) -> None:
+        """Every law was silent: the oracle, which knows no code of the model, must have no objection either."""
+        oracle = self.oracle
+        if oracle is None:
+            return
+        self.tally.evaluations[ORACLE] += oracle.claims + oracle.pages
+        if oracle.objections:
+            self.fail(Violation(ORACLE, oracle.objections[0]), self.program())

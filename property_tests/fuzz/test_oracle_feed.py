@@ -1,0 +1,83 @@
+"""The naive oracle beside engines at work: silent on correct builds, and it speaks where claims or pages are bad."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from model.faults import FAULTS, resolve_build
+from model.ops import At, Op, Outcome, World
+from property_tests.fuzz.choices import Seeded
+from property_tests.fuzz.generate.mix import Mix, mix_for
+from property_tests.fuzz.generate.setup import setup
+from property_tests.fuzz.oracle_feed import OracleFeed
+from property_tests.fuzz.swarm import Driver
+from property_tests.laws.worlds import CORRECT
+
+# Fault, programs to search through, what the oracle says.
+SPEAKS = (
+    ("claim-plus1", 400, "the limit without draft pages is"),
+    ("raw-keys", 60, "which no published page holds for this prompt"),
+    ("untyped-scope", 60, "which no published page holds for this prompt"),
+    ("node-coverage", 100, "which no published page holds for this prompt"),
+    ("last-manager-wins", 40, "which no published page holds for this prompt"),
+    ("evidence-cut", 40, "but published pages serve"),
+    ("group-veto", 200, "but published pages serve"),
+    ("publish-unwritten", 60, "cells of that page may enter under"),
+)
+
+
+class Listening(Driver):
+    """A driver of the engine's swarm with the oracle beside it."""
+
+    oracle: OracleFeed
+
+    def feed(self, op: At | Op) -> Outcome:
+        outcome = super().feed(op)
+        self.oracle.look()
+        return outcome
+
+
+def listened(name: str, seed: int, mix: Mix) -> OracleFeed:
+    """One program on ``name``, unjudged, and what the oracle said of it."""
+    build, choices = resolve_build(name), Seeded(seed)
+    plan = setup(choices, build, replace(mix, workers=(1, 0, 0, 0)))
+    world = plan.open(build, "off")
+    assert isinstance(world, World)
+    driver = Listening(world, plan, choices)
+    driver.oracle = OracleFeed(world.engine, build)
+    driver.run()
+    return driver.oracle
+
+
+@pytest.mark.parametrize("build", CORRECT)
+def test_the_oracle_agrees_with_every_correct_build(build: str) -> None:
+    """Goal: two implementations, one answer. Method: 40 programs, each claim and each published page."""
+    claims = depths = pages = 0
+    for seed in range(40):
+        oracle = listened(build, seed, Mix())
+        assert oracle.objections == [], f"program {seed}"
+        claims, depths, pages = claims + oracle.claims, depths + oracle.depths, pages + oracle.pages
+    assert claims > 150 and depths > 40 and pages > 250
+
+
+def objections(name: str, programs: int) -> Iterator[str]:
+    """What the oracle says of a fault, program by program."""
+    mix = mix_for(rule for rule, _ in FAULTS[name].changes)
+    for seed in range(programs):
+        yield from listened(f"fault:{name}", seed, mix).objections
+
+
+@pytest.mark.parametrize(("name", "programs", "words"), SPEAKS, ids=[entry[0] for entry in SPEAKS])
+def test_the_oracle_speaks_where_a_claim_or_a_page_is_bad(name: str, programs: int, words: str) -> None:
+    """Goal: its silence means something. Method: programs until it objects, and what it objects to."""
+    assert any(words in sentence for sentence in objections(name, programs))
+
+
+@pytest.mark.parametrize("seed", [237, 324, 376, 574, 747])
+def test_programs_on_which_oracle_and_model_once_disagreed(seed: int) -> None:
+    """Pages behind a change of tier, a sibling that agrees on part of a page, a window gone at a rewound cursor."""
+    for build in ("unified", "target-21", "recompute-tail", "joint-backoff"):
+        assert listened(build, seed, Mix()).objections == []
