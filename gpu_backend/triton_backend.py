@@ -12,29 +12,49 @@ from gpu_backend.kernels.slots import slots_launch
 from gpu_backend.kernels.store import store_launch
 from gpu_backend.kernels.table import convert_launches
 
+MOST_PLANS = 1024
+MOST_WORKSPACE = 1 << 30  # bytes of partial results that plans may keep between steps
+
 
 class TritonKernels:
     """Launches without host work on device values, so that a step can be captured in a CUDA graph.
 
     An attention plan depends on the rows' widths, which a call holds on the device: :meth:`plan` makes one from widths
     that the host knows, and a call without one reads its widths back once and keeps the plan (do that before capture).
+    Plans that were not used for longest are dropped when they become too many or hold too much, except those that a
+    graph was captured with, whose workspace the graph goes on using.
     """
 
     def __init__(self, *, exact: bool = False) -> None:
         self.exact = exact
-        self._plans: dict[tuple[object, ...], AttentionPlan] = {}
+        self._plans: dict[tuple[object, ...], AttentionPlan] = {}  # the one used last comes last
+        self._captured: set[tuple[object, ...]] = set()
+        self._workspace = 0
 
     def plan(self, call: AttentionCall, widths: tuple[int, ...]) -> AttentionPlan:
         """The plan for calls of this shape whose rows have ``widths`` query tokens."""
         page_size, kv_heads, dim = call.k_cache.shape[1:]
         longest = call.table.shape[1] * page_size
         key = (widths, call.q.shape, call.q.dtype, page_size, kv_heads, longest, call.window_left)
-        if key not in self._plans:
-            self._plans[key] = AttentionPlan(
+        plan = self._plans.pop(key, None)
+        if plan is None:
+            plan = AttentionPlan(
                 widths, call.q.shape[1], kv_heads, dim, page_size, call.q.dtype, call.q.device,
                 longest=longest, window_left=call.window_left, exact=self.exact,
             )  # fmt: skip
-        return self._plans[key]
+            self._make_room(plan.workspace)
+        self._plans[key] = plan
+        if call.q.is_cuda and torch.cuda.is_current_stream_capturing():
+            self._captured.add(key)
+        return plan
+
+    def _make_room(self, workspace: int) -> None:
+        """Count ``workspace`` bytes more, and drop what was not used for longest until all is within bounds."""
+        self._workspace += workspace
+        for key in [key for key in self._plans if key not in self._captured]:
+            if self._workspace <= MOST_WORKSPACE and len(self._plans) < MOST_PLANS:
+                return
+            self._workspace -= self._plans.pop(key).workspace
 
     def store(self, call: StoreCall, writable: torch.Tensor | None = None) -> None:
         store_launch(call)()

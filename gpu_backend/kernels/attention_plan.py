@@ -82,6 +82,11 @@ class AttentionPlan:
         self.weight = torch.empty(shape, dtype=torch.float32, device=device)
         self.split = split
 
+    @property
+    def workspace(self) -> int:
+        """Bytes of partial results and their weights."""
+        return self.partial.nbytes + self.weight.nbytes
+
     def _descriptors(self, call: AttentionCall) -> tuple[object, object]:
         """What the kernel reads whole blocks of keys through: the caches, or tensor maps of them."""
         if not self.tile.bulk:

@@ -7,11 +7,14 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from gpu_backend import triton_backend
+from gpu_backend.contracts.attention import AttentionCase, build
 from gpu_backend.modules.own_pages import OwnPages
 from gpu_backend.modules.tier0 import SMALL, drafter_for
 from gpu_backend.modules.verify import Verified, verify
 from gpu_backend.modules.views import StepShape
 from gpu_backend.timing import capture
+from gpu_backend.triton_backend import TritonKernels
 from property_tests.gpu_room.pairs import NEAR, Pair, distance, make_pair, prompt
 
 DEVICE = torch.device("cuda")
@@ -116,3 +119,19 @@ def test_exact_rows_keep_their_bits_in_large_steps() -> None:
         pages.settle([0], [width], [width], output)
         assert torch.equal(output.logits[:width], whole[at : at + width]), f"{width} tokens at {at}"
         at += width
+
+
+def test_a_captured_plan_is_never_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_backend, "MOST_PLANS", 2)
+    kernels = TritonKernels(exact=True)
+    case = AttentionCase((4, 4), (70, 133))
+    call = build(case, DEVICE, 1)
+    kernels.attend(call, widths=case.widths)
+    wanted = call.out.clone()
+    graph = capture(lambda: kernels.attend(call, widths=case.widths))
+    for width in range(1, 9):
+        other = AttentionCase((width,), (33,))
+        kernels.attend(build(other, DEVICE, width), widths=other.widths)
+    call.out.fill_(float("nan"))
+    graph.replay()
+    assert torch.equal(call.out, wanted)
