@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gpu_backend.answers import TableBuffer
 from gpu_backend.layout import UNBACKED
-from gpu_backend.replay.planes import FIRST_PAGE, Planes
+from gpu_backend.replay.planes import FIRST_PAGE, Planes, sent
 from model.joint import Column
 from model.rules.device import TableUpload, Unbacked
 from model.table import TableRow
@@ -102,8 +102,7 @@ class DeviceColumn:
         """The tokens of a row's request are known: ``tags`` of its cells, from position 0 on."""
         count = min(len(tags), self.tokens)
         known = torch.from_numpy(np.ascontiguousarray(tags[:count]).view(np.int64))
-        known = known.pin_memory() if self.expected.device.type == "cuda" else known
-        self.expected[slot, :count].copy_(known, non_blocking=True)
+        self.expected[slot, :count] = sent(known, self.expected.device)
         self.expected[slot, count:].fill_(0)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
@@ -19,8 +20,35 @@ FIRST_PAGE = 1  # physical page of the model's slot 0: the guard is page 0
 
 def upload(values: Sequence[int], device: torch.device, dtype: torch.dtype = torch.int64) -> torch.Tensor:
     """Numbers of the host as a tensor ``[n]`` on ``device``, queued behind what runs there."""
-    tensor = torch.tensor(values, dtype=dtype)
+    return sent(torch.tensor(values, dtype=dtype), device)
+
+
+def sent(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor of the host on ``device``, queued behind what runs there; the host does not wait."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+
+
+class CopyStream:
+    """Where copies between the tiers run: a stream of its own on a GPU, ordered with compute by events."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    @contextmanager
+    def behind_compute(self) -> Iterator[None]:
+        """Copies queued here start when all compute queued before is done; later compute waits for them."""
+        if self._stream is None:
+            yield
+            return
+        compute = torch.cuda.current_stream(self._stream.device)
+        queued = torch.cuda.Event()
+        queued.record(compute)
+        self._stream.wait_event(queued)
+        with torch.cuda.stream(self._stream):
+            yield
+        copied = torch.cuda.Event()
+        copied.record(self._stream)
+        compute.wait_event(copied)
 
 
 class Planes:
@@ -36,6 +64,7 @@ class Planes:
         self.name, self.content, self.device = name, content, device
         self.device_pages, self.page_size = size.device_pages, page_size
         self.pool = DevicePool(name, content.layout(page_size), size.device_pages, device, debug=debug)
+        self.copies = CopyStream(device)
         self.host = HostTier(self.pool, size.host_pages) if size.host_pages else None
         if self.host is not None:
             self.host.tags.fill_(SENTINEL[CellState.UNWRITTEN])
@@ -73,9 +102,11 @@ class Planes:
         here, there = self.on_device(source), self.on_device(target)
         pool, pages = self.pool, self.device_pages
         if here and not there:
-            self._tier().offload(source + FIRST_PAGE, target - pages)
+            with self.copies.behind_compute():
+                self._tier().offload(source + FIRST_PAGE, target - pages)
         elif there and not here:
-            self._tier().onboard(source - pages, target + FIRST_PAGE)
+            with self.copies.behind_compute():
+                self._tier().onboard(source - pages, target + FIRST_PAGE)
         elif here:
             pool.kv[:, :, target + FIRST_PAGE] = pool.kv[:, :, source + FIRST_PAGE]
             for plane in (pool.cells.tags, pool.cells.states):

@@ -15,7 +15,7 @@ from gpu_backend.cells import CellState
 from gpu_backend.replay.columns import DeviceColumn
 from gpu_backend.replay.journal import logged
 from gpu_backend.replay.memory import DeviceMemory
-from gpu_backend.replay.planes import upload
+from gpu_backend.replay.planes import sent, upload
 from model.drafter import Pass
 from model.events import Kind
 from model.plan import ContextRow, GenerationRow
@@ -70,7 +70,7 @@ class Chunks:
                 memory.rules.lookahead, known.stream, row.start, row.end, last=row.last, span=span,
                 seed=known.seeds[column.index], vocabulary=memory.vocabulary,
             )  # fmt: skip
-            cells = told[0].to(memory.device), told[1].to(memory.device)
+            cells = sent(told[0], memory.device), sent(told[1], memory.device)
         else:
             tag = column.expected[row.slot, row.start : row.end]
             cells = cells_of(torch.ones_like(tag, dtype=torch.bool), tag, memory)

@@ -8,7 +8,7 @@ from gpu_backend.calls import StoreCall
 from gpu_backend.cells import SENTINEL, CellState
 from gpu_backend.replay.columns import DeviceColumn, dense
 from gpu_backend.replay.memory import DeviceMemory
-from gpu_backend.replay.planes import FIRST_PAGE
+from gpu_backend.replay.planes import FIRST_PAGE, sent
 from model.events import Kind
 from model.plan import DummyRow, StepPlan
 from model.rules.device import Padding
@@ -34,7 +34,7 @@ class DeviceStandIns:
         position = torch.arange(row.position, row.position + row.width, dtype=torch.int32, device=device)
         pages = []
         for column in memory.columns:
-            table = torch.from_numpy(dense(row.tables[column.index], memory.entries)[None]).to(device)
+            table = sent(torch.from_numpy(dense(row.tables[column.index], memory.entries)[None]), device)
             table = column.resolved(table, memory.rules.unbacked)
             self._store(column, table, position)
             block = position[:1].long() // memory.page_size

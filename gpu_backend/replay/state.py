@@ -79,6 +79,7 @@ class RowSlots:
             self.parked.add(owner)
             self._update(SlotOp.PARK, slot, 0, place)
         self.owner[slot] = 0
+        self.lag[slot] = 0
 
     def snapshot(self) -> tuple[set[int], list[int]]:
         """Save every slot before a forward that may fail; the host's own notes are returned."""

@@ -1,0 +1,56 @@
+"""A replay on a GPU: a step is queued without waiting for the device, and copies between the tiers have a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from gpu_backend.backend import kernels_for
+from gpu_backend.replay.content import Synthetic
+from gpu_backend.replay.drills import NAMES, drill
+from gpu_backend.replay.executor import DeviceWorld
+from model.plan import StepPlan
+from property_tests.gpu_room.replaying import assert_equal, follow
+
+
+def watched(followers: list[DeviceWorld]) -> None:
+    """From the third step on, let any wait for the device within a step be an error."""
+    for follower in followers:
+        run = follower._step
+
+        def step(plan: StepPlan, accepted: Sequence[int], run=run) -> None:
+            if plan.iteration >= 2:
+                torch.cuda.set_sync_debug_mode("error")
+            try:
+                run(plan, accepted)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+
+        follower._step = step  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize("name", ["smoke/hello", "smoke/conversation", "smoke/mtp_chain", "smoke/disturbed"])
+def test_no_step_waits_for_the_device(device: torch.device, name: str) -> None:
+    _, followers = follow(name, device, prepare=watched)
+    assert_equal(followers)
+
+
+@pytest.mark.parametrize("name", ["smoke/hello", "smoke/host_tier", "reports/o67"])
+def test_exact_kernels_and_wider_rows_leave_an_equal_memory(device: torch.device, name: str) -> None:
+    content = Synthetic(2, 2, 64, torch.bfloat16)
+    assert_equal(follow(name, device, kernels=kernels_for(device, exact=True), content=content)[1])
+
+
+@pytest.mark.parametrize("name", ["smoke/host_tier", "smoke/host_link", "reports/o62"])
+def test_copies_between_the_tiers_run_beside_compute(device: torch.device, name: str) -> None:
+    _, followers = follow(name, device)
+    assert_equal(followers)
+    assert any(planes.copies._stream is not None for planes in followers[0].memory.planes)
+
+
+def test_the_whole_drill_is_caught_on_a_gpu(device: torch.device) -> None:
+    rows, interrupted = drill([], device.type)
+    assert not interrupted and len(rows) == len(NAMES)
+    assert {row.name: row.verdict for row in rows if row.verdict != "caught"} == {}
