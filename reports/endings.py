@@ -8,6 +8,7 @@ import sys
 import traceback
 
 from reports.terminal import complain
+from scenarios.user_rules import IMPORTED
 
 TRACEBACK = "KVTWIN_TRACEBACK"
 WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EPIPE, errno.EBADF)
@@ -22,7 +23,17 @@ def crashed(error: Exception) -> None:
         _drop_output()
         return
     line = " ".join(f"{type(error).__name__}: {error}".split())
-    complain(f"crashed, which is a defect of kvtwin: {line} (set {TRACEBACK}=1 to see where)")
+    own = "".join(f" or of {name}" for name in sorted(IMPORTED & _modules(error)))
+    complain(f"crashed, which is a defect of kvtwin{own}: {line} (set {TRACEBACK}=1 to see where)")
+
+
+def _modules(error: BaseException | None) -> set[str]:
+    """Names of the modules that an error came through; the clock raises a copy of what happens in a process."""
+    names: set[str] = set()
+    while error is not None:
+        names |= {str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)}
+        error = error.__cause__
+    return names
 
 
 def _drop_output() -> None:

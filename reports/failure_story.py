@@ -13,7 +13,7 @@ from model.request import len_prompt
 from reports.document import violation_document
 from reports.sentences import granted, published, sentence
 from reports.story import headline
-from sim.sampling import Happening, Sample, Standing
+from sim.sampling import CRASH, Happening, Sample, Standing
 
 _SILENT = ("iteration", "unbind")  # what the columns say already
 
@@ -62,7 +62,8 @@ def _told(sample: Sample, violation: dict[str, Any]) -> list[tuple[tuple[int | N
     whose = _request_of(sample.op)
     worker = sample.op.worker if isinstance(sample.op, At) else None
     if not sample.outcome.applied:
-        return [((worker, whose), f"not applied: {sample.outcome.why}"), *lines]
+        how = "crashed" if any(one.code == CRASH for one in sample.violations) else "not applied"
+        return [((worker, whose), f"{how}: {sample.outcome.why}"), *lines]
     if whose is not None:
         lines.sort(key=lambda line: line[0][1] != whose)
     return lines or [((worker, whose), "the end of the run" if sample.op is None else "")]

@@ -30,7 +30,7 @@ from sim.findings import Failure, Program
 from sim.optrace import Trace, save_trace
 from sim.regression import trace_yaml
 from sim.rulespec import find
-from sim.sampling import Sample, samples
+from sim.sampling import CRASH, Sample, samples
 
 REPRO, TRACE, MINIMAL, STORY, TIMELINE = "repro.txt", "trace.jsonl", "minimal.jsonl", "story.txt", "timeline.svg"
 _SUMMARY = 110  # characters that the catalogue has room for
@@ -133,4 +133,6 @@ def expectation(build: Build, minimal: Trace) -> dict[str, Any]:
     if build.correct or is_own(build.name):
         return {"violations": []}
     codes = list(dict.fromkeys(one.code for sample in samples(minimal, build) for one in sample.violations))
+    if CRASH in codes:  # a run that ends so has no laws to promise
+        return {"violations": None}
     return {"violations": codes[:1], "may": codes[1:]} if codes[1:] else {"violations": codes}

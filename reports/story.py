@@ -106,6 +106,8 @@ def headline(violation: dict[str, Any], owners: dict[int, int] | None = None) ->
     against = f"expected {violation['expected']}, found {violation['found']}"
     if owners:
         against = re.sub(r"owner (\d+)", lambda match: _named(match, owners), against)
+    if not (violation["expected"] or violation["found"]):
+        return f"{violation['code']} broke{where}: {violation['message']}"
     return f"{violation['code']} broke{where}: {violation['message']}; {against}"
 
 

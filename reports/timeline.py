@@ -342,7 +342,8 @@ def _title(figure: Figure, sheet: _Sheet, violation: Violation, build: str, widt
     where += [f"position {violation.position}"] if violation.position >= 0 else []
     title = f"{violation.code} broke on {build}" + (f": {', '.join(where)}" if where else "")
     against = f"; expected {violation.expected}, found {violation.found}" if violation.expected else ""
-    text = f"{violation.message}{against}  (law: {INVARIANTS[violation.code].sentence})"
+    law = f"  (law: {INVARIANTS[violation.code].sentence})" if violation.code in INVARIANTS else ""
+    text = f"{violation.message}{against}{law}"
     lines = wrap(" ".join(text.split()), int(width * 14.5))[:2]
     if sheet.left_out:
         lines.append(f"The first {sheet.left_out} ops are left out.")

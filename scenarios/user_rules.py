@@ -25,6 +25,7 @@ from scenarios.errors import quote
 
 SEPARATOR = "+"
 _FORM = "RULE=module:Class"
+IMPORTED: set[str] = set()  # modules of the user's that this process took rules from
 
 
 class RuleError(ValueError):
@@ -66,7 +67,9 @@ def _module(name: str, place: str) -> ModuleType:
     try:
         with _current_directory_first():
             importlib.invalidate_caches()
-            return importlib.import_module(name)
+            module = importlib.import_module(name)
+            IMPORTED.add(name)
+            return module
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             looked = "in the current directory or on sys.path"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from model.builds import Build
 from model.cluster import Cluster
@@ -13,6 +13,8 @@ from model.ops import At, Op, Outcome, World
 from model.request import WAITING, Request
 from model.sequence import ACTIVE
 from sim.optrace import Trace
+
+CRASH = "CRASH"  # stands where a law's code does when the model itself gave up
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,27 +159,48 @@ class _Eye:
 
 
 def samples(trace: Trace, build: Build, check: str = "exhaustive") -> Iterator[Sample]:
-    """The world after each op of ``trace`` on ``build``, and after its end."""
-    world: World | Cluster
-    if trace.workers is None:
-        world = World(trace.config, build, check=check, keep_events=True)
-    else:
-        world = trace.workers.open(build, check=check, keep_events=True)
+    """The world after each op of ``trace`` on ``build``, and after its end.
+
+    Where the model or a rule raises an error, the sample of that op is the last one: it shows what was there before.
+    """
+    try:
+        world = _open(trace, build, check)
+    except Exception as error:
+        yield _crashed(None, 0, trace.ops[0] if trace.ops else None, error, ())
+        return
     eyes = [_Eye(worker, place) for place, worker in enumerate(world.workers)]
     known = 0
+    last: Sample | None = None
     for number, op in enumerate((*trace.ops, None)):
-        outcome, whole = Outcome(True), True
         try:
             if op is None:
                 world.drain()
+                outcome = Outcome(True)
             else:
                 outcome = world.apply(op)
-        except Exception as error:  # a world whose law is broken may not be able to go on: this is its last op
-            outcome, whole = Outcome(False, f"{type(error).__name__}: {error}"), False
-        yield _look(number, op, outcome, world, eyes, known)
-        known = len(world.violations)
-        if not whole:
+            last = _look(number, op, outcome, world, eyes, known)
+        except Exception as error:
+            yield _crashed(last, number, op, error, tuple(world.violations[known:]))
             return
+        yield last
+        known = len(world.violations)
+
+
+def _open(trace: Trace, build: Build, check: str) -> World | Cluster:
+    if trace.workers is None:
+        return World(trace.config, build, check=check, keep_events=True)
+    return trace.workers.open(build, check=check, keep_events=True)
+
+
+def _crashed(
+    last: Sample | None, number: int, op: At | Op | None, error: Exception, broken: tuple[Violation, ...]
+) -> Sample:
+    """The sample of an op that raised ``error``, over what was there before."""
+    why = f"{type(error).__name__}: {error}"
+    crash = (*broken, Violation(CRASH, why))
+    if last is None:
+        return Sample(number, op, Outcome(False, why), 0, (), {}, (), crash)
+    return replace(last, number=number, op=op, outcome=Outcome(False, why), happenings=(), violations=crash)
 
 
 def _look(

@@ -12,11 +12,13 @@ import pytest
 
 from model.faults import FAULTS
 from model.geometry import ReusePolicy
+from model.invariants import Violation
 from model.ops import Dispatch
 from property_tests.cli.conftest import Command
 from property_tests.fuzz.cache_swarm import swarm_world
 from scenarios import catalog
 from scenarios.errors import InputError
+from scenarios.loader import load_scenario
 from sim.cacheops import CacheProgram, load_program
 from sim.findings import Failure
 from sim.optrace import Trace, load_trace
@@ -165,3 +167,26 @@ def test_a_failure_of_the_cache_layer_keeps_its_program_and_its_ops(tmp_path: Pa
     assert json.loads(lines[0])["op"] == "create"
     assert lines[-1].startswith(f"{world.violations[0].code} broke")
     assert (folder / "repro.txt").read_text().splitlines()[0] == COMMAND
+
+
+def test_a_crash_leaves_a_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rule = ("from model.rules.claim import *", "class Wild(WindowedPair):", "    def decide(self, view): return 1 / 0")
+    (tmp_path / "own_crashing_rule.py").write_text("\n".join(rule))
+    sound = failure_of("claim-plus2")
+    assert isinstance(sound.minimal, Trace)
+    minimal = replace(sound.minimal, build="unified+claim=own_crashing_rule:Wild", ops=sound.minimal.ops[:2])
+    crash = Violation("CRASH", "ZeroDivisionError in decide: division by zero")
+    folder = failures.write(tmp_path, replace(sound, minimal=minimal, violation=crash), COMMAND)
+    story = (folder / "story.txt").read_text()
+    assert "crashed: ZeroDivisionError: division by zero" in story
+    assert "CRASH broke: ZeroDivisionError in decide" in story
+    assert "CRASH broke on unified+claim=own_crashing_rule:Wild" in (folder / "timeline.svg").read_text()
+    assert load_scenario(folder / f"{folder.name}.yaml").expect.violations == []
+    shut = replace(minimal, config=replace(minimal.config, pools={}))  # no world can be opened on it
+    assert (
+        "crashed: KeyError"
+        in (
+            failures.write(tmp_path / "shut", replace(sound, minimal=shut, violation=crash), COMMAND) / "story.txt"
+        ).read_text()
+    )

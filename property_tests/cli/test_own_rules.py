@@ -77,3 +77,10 @@ def test_a_rule_that_does_not_exist_is_bad_input(kvtwin: Command, command: tuple
     assert answer.code == 2
     assert answer.err.count("\n") == 1
     assert "expected own_deep_rule:Deeep to exist (did you mean 'Deep'?), found no 'Deeep'" in answer.err
+
+
+def test_a_rule_that_raises_is_named_beside_kvtwin(kvtwin: Command, tmp_path: Path) -> None:
+    (tmp_path / "own_wild_rule.py").write_text(RULE.replace("return Claim(view.target, fresh=False)", "return 1 / 0"))
+    answer = kvtwin("run", "hello", "--build", "unified+claim=own_wild_rule:Deep")
+    assert (answer.code, answer.out) == (4, "")
+    assert "crashed, which is a defect of kvtwin or of own_wild_rule: ZeroDivisionError" in answer.err
