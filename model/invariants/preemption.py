@@ -8,7 +8,7 @@ from model.engine import Engine
 from model.eviction import DROPPABLE
 from model.invariants.base import Docket, Violation
 from model.invariants.gate import gate_open
-from model.request import CONTEXT, Request
+from model.request import CONTEXT, Request, RequestRecord
 from model.table import Table
 
 
@@ -21,7 +21,8 @@ class PreemptionLaw:
 
     def __init__(self, engine: Engine, docket: Docket) -> None:
         self.engine, self.docket = engine, docket
-        self._arrival: dict[int, tuple[Request, int]] = {}  # by request id; how many came before
+        # By request id: its record (a request would keep its tokens alive for ever), and how many came before.
+        self._arrival: dict[int, tuple[RequestRecord, int]] = {}
         self._arrived = 0
         # Started ones: request id -> owner, and by column its sinks and the pages behind them.
         self._before: dict[int, tuple[int, list[tuple[array[int], array[int]]]]] = {}
@@ -32,8 +33,8 @@ class PreemptionLaw:
     def _place(self, request: Request) -> int:
         """How many requests came before this one. Ids may be used again, and requests may come from other workers."""
         known = self._arrival.get(request.request_id)
-        if known is None or known[0] is not request:
-            known = self._arrival[request.request_id] = (request, self._arrived)
+        if known is None or known[0] is not request.record:
+            known = self._arrival[request.request_id] = (request.record, self._arrived)
             self._arrived += 1
         return known[1]
 
