@@ -241,7 +241,7 @@ class Shadow(SlotStore):
                 if final > start:
                     cells = reader.views[column.index][start + lag : final + lag]
                     self.write(row, column, reader.tables[column.index], start, final, cells)
-            reader.draft_final = position - max(0, self.twin.tag_span - 1)
+            reader.draft_final = max(0, position - max(0, self.twin.tag_span - 1))
             self._draft_cells(row, position - lag, position - lag - reader.taken)
         reach = position - reader.taken + width  # of the last step, which reaches furthest
         for column in self.target_columns:

@@ -29,7 +29,7 @@ ENTRIES = (
         {"admission": Admission("one-page-a-step", counts_pages=False)},
         "unified",
         ("ROCm/ATOM#250",),
-        ("ADMIT", "OWN", "INIT", "SHAPE", "WINDOW", "PUB"),
+        ("ADMIT", "OWN", "INIT", "SHAPE", "WINDOW", "PUB", "ROLLBACK"),
         "reports/o44",
         "With small pages a verify step writes past its last page.",
     ),

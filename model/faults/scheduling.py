@@ -148,7 +148,7 @@ ENTRIES = (
         {"chunking": Chunking("counted-before-the-hit", knows_hit=False)},
         "unified",
         ("nano-vllm#210",),
-        ("SHAPE", "FRONT", "ADMIT", "METRIC"),
+        ("SHAPE", "FRONT", "ADMIT", "METRIC", "PROGRESS"),
         "reports/o47",
         "A hit's first chunk runs past the prompt's end and past the block table.",
     ),

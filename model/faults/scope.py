@@ -21,7 +21,7 @@ ENTRIES = (
         {"keys": NarrowKeys()},
         "unified",
         ("LMCache#4086", "LMCache#4783", "openvino.genai#3722"),
-        ("KEY", "PUB"),
+        ("KEY", "PUB", "REUSE"),
         "reports/o71",
         "Once in a while a prompt is answered as if it were another one.",
     ),

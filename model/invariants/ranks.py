@@ -10,10 +10,11 @@ from itertools import zip_longest
 
 from model.dummies import PAD_TOKENS
 from model.engine import Engine
-from model.eviction import DROPPABLE
+from model.eviction import DROPPABLE, LOCKED
 from model.geometry import cdiv
 from model.invariants.base import Docket, Violation
 from model.invariants.gate import gate_open, slots_left
+from model.pages import PagePool
 from model.plan import StepPlan
 
 Row = tuple[str, int, int, int]
@@ -77,7 +78,7 @@ class RankLaw:
         twin, width = engine.twin, 1 + engine.config.drafter.drafts
         pages = cdiv(PAD_TOKENS + engine.config.limits.extra_tokens + width, engine.config.limits.page_size)
         need = Counter(column.pool.name for column in twin.columns for _ in range(pages))
-        short = any(count > sum(state <= DROPPABLE for state in twin.pools[name].state) for name, count in need.items())
+        short = any(count > _obtainable(twin.pools[name]) for name, count in need.items())
         if short or not (gate_open(twin) and slots_left(twin)):
             return
         self.docket.report(
@@ -113,6 +114,11 @@ class RankLaw:
                 "RANK", message, request, step=step, expected=f"rank 0: {expected}", found=f"rank {rank}: {found}"
             )
         )
+
+
+def _obtainable(pool: PagePool) -> int:
+    """Device pages that nobody has locked, as far as what is held on them fits into the host tier."""
+    return min(sum(state <= DROPPABLE for state in pool.state), pool.device_pages - pool.state.count(LOCKED))
 
 
 def _words(row: Row | None) -> str:

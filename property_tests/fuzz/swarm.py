@@ -31,6 +31,7 @@ from model.ops import (
     World,
 )
 from model.pair import Pair
+from model.request import SENDING
 from model.topology import CLUSTERS
 from property_tests.fuzz import features
 from property_tests.fuzz.choices import Choices, Seeded
@@ -242,8 +243,11 @@ class Driver:
         return bool(numbers) and self.feed(kind(self.choices.pick(numbers))).applied
 
     def _send(self) -> bool:
-        ready = self.world.ready() if isinstance(self.world, Pair) else []
-        return bool(ready) and self.feed(Send(self.choices.pick(ready))).applied
+        if not isinstance(self.world, Pair):
+            return False
+        live, sent = self.world.prefill.engine.live, self.world.transfers
+        done = [number for number, request in live.items() if request.state is SENDING and number not in sent]
+        return bool(done) and self.feed(Send(self.choices.pick(done))).applied
 
     def _transfer(self, op: Callable[[int], Op]) -> bool:
         open_ones = list(self.world.transfers) if isinstance(self.world, Pair) else []

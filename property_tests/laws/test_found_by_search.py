@@ -9,8 +9,11 @@ import pytest
 
 from model.builds import BUILDS
 from model.config import Drafter, EngineConfig, Limits, PoolSize, PublishPolicy, RequestSpec
+from model.fleet import Fleet
 from model.geometry import Lifecycle
-from model.ops import CHECKS, Dispatch, Fail, Op, Settle, Submit, Suspend, World
+from model.linkops import Arrive, Send
+from model.ops import CHECKS, At, Dispatch, Fail, Op, Settle, Submit, Suspend, World
+from model.pair import Pair
 from model.tokens import Segment
 from property_tests.laws.healthy import FIRST, finish, healthy, pool_of, request_of, sequence_of
 from property_tests.laws.worlds import fitted, random_world
@@ -183,3 +186,34 @@ def test_a_branch_in_the_last_block_of_a_prompt_is_published_although_a_longer_b
     assert branching.engine.totals.branch_windows == 1
     assert branching.violations == []
     assert served(branching, ask(3, (1, 2), output=3)).engine.records[3].draft_cached_tokens == 1
+
+
+def test_a_chain_longer_than_the_prompt_that_was_received_rewrites_no_cell_before_its_start() -> None:
+    # Three modules behind a prompt of one token: the cells that still change would begin two tokens before it.
+    chained = world("unified", "mtp", None)
+    config = replace(chained.config, drafter=Drafter("mtp", 1, None, 3))
+    pair = Pair((config, config), chained.build, check="exhaustive")
+    for op in (ask(1, (1, 1), output=2), At(0, Dispatch()), At(0, Settle(())), Send(1), Arrive(1)):
+        assert pair.apply(op).applied
+    for op in (At(1, Dispatch()), At(1, Settle((1,)))):
+        assert pair.apply(op).applied
+    pair.drain()
+    assert pair.records()[1].state == "finished"
+    assert pair.violations == []
+
+
+def test_a_rank_whose_device_pages_are_all_locked_cannot_run_a_dummy_however_empty_its_host_tier_is() -> None:
+    limits = replace(LIMITS, max_batch=2, max_num_tokens=11, extra_tokens=3, max_util_for_resume=1.0)
+    pools = {"target": PoolSize(19, 12), "draft": PoolSize(1, 12)}
+    layers = (Lifecycle("full", "target", "target"), Lifecycle("swa", "target", "target", 5))
+    full = world("sglang-fused", "dspark", None, drafts=2, limits=limits, pools=pools, target=layers)
+    fleet = Fleet((full.config, full.config), full.build, check="exhaustive")
+    for request in (ask(1, (1, 2), (2, 8), output=6), ask(2, (1, 6), output=3)):
+        fleet.apply(At(0, request))
+    for counts in ((), (), (), (1, 1), (3,)):
+        fleet.apply(Dispatch())
+        if fleet.workers[0].in_flight > 1 or counts:
+            fleet.apply(At(0, Settle(counts)))
+            fleet.apply(At(1, Settle(())))
+    fleet.apply(Dispatch())
+    assert fleet.violations == []

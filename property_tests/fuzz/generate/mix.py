@@ -22,10 +22,11 @@ class Mix:
     ``workers``: weights of :data:`WORKERS`. ``reuse``: how a prompt relates to those before it, weights of
     :data:`REUSE`. ``host``: a tier below the device; ``copies``: changes of tier take time then. ``memory``: pools
     are split from bytes. ``warmup``: several workers, or one with graphs, warm up. ``gate``: ranks have a benchmark
-    gate. ``tight``: pools are at most a few pages above what the largest request needs. ``brink``: the length limit
-    is that of the longest request. ``scopes``: requests differ in what a page depends on beside its tokens.
-    ``calm``: no disturbance at all. ``plain``: a request runs without drafts. ``layers``: the target has a windowed
-    layer, too. ``chatty``: outputs are long. ``realistic``: pages of 128 tokens and prompts of thousands.
+    gate. ``tight``: pools are at most a few pages above what the largest request needs. ``short``: that one does not
+    fit. ``requests``: how many there are. ``brink``: the length limit is that of the longest request. ``scopes``:
+    requests differ in what a page depends on beside its tokens. ``calm``: no disturbance at all. ``plain``: a request
+    runs without drafts. ``layers``: the target has a windowed layer, too. ``chatty``: outputs are long.
+    ``realistic``: pages of 128 tokens and prompts of thousands. ``stirred``: disturbances that are always frequent.
     """
 
     workers: tuple[int, ...] = (12, 2, 2, 3)
@@ -45,6 +46,8 @@ class Mix:
     graphs: int = 30
     gate: int = 25
     tight: int = 70
+    short: int = 8
+    requests: tuple[int, ...] = (3, 2, 4, 3, 5, 6)
     brink: int = 15
     scopes: int = 12
     calm: int = 20
@@ -53,27 +56,28 @@ class Mix:
     chatty: int = 30
     run_ahead: int = 75
     realistic: int = 0
+    stirred: tuple[str, ...] = ()
 
 
-_PAIRS = {"workers": (2, 0, 0, 10)}
-_RANKS = {"workers": (0, 5, 6, 0), "host": 50}
-_FLEETS = {"workers": (5, 10, 0, 0), "warmup": 60, "graphs": 70}
 _HITS = {"reuse": (1, 6, 3, 2)}
-_SHORT = {"tight": 92, "chatty": 50}
+_PAIRS = {"workers": (2, 0, 0, 10), "stirred": ("abort",)}
+_RANKS = {"workers": (0, 4, 8, 0), "host": 70, "stirred": ("shrink",), **_HITS}
+_FLEETS = {"workers": (5, 10, 0, 0), "warmup": 60, "graphs": 70}
+_SHORT = {"tight": 92, "chatty": 50, "requests": (4, 3, 5, 6)}
 
 FOCUS: dict[str, dict[str, Any]] = {
-    "accounting": {**_HITS, **_SHORT},
-    "admission": {**_SHORT, "workers": (10, 4, 1, 2), "gate": 40},
+    "accounting": {**_HITS, **_SHORT, "host": 75, "copies": 75, "stirred": ("lose",)},
+    "admission": {**_SHORT, "workers": (10, 4, 1, 2), "gate": 40, "short": 25, "layers": 60, "windowless": 10},
     "budget": {"memory": 85, "workers": (12, 1, 1, 1)},
     "claim": {**_HITS, "windowless": 10},
     "columns": {"brink": 70},
     "copy": _HITS,
     "dummy": _FLEETS,
-    "epoch": _SHORT,
+    "epoch": {**_SHORT, "stirred": ("suspend",)},
     "index": _HITS,
     "keys": {**_HITS, "kinds": (*SLOTTED, ("eagle3", 6), ("mtp", 6), *OTHERS)},
     "lookup": {"kinds": (("ngram", 10), *SLOTTED)},
-    "offload": {"workers": (12, 0, 0, 1), "host": 95, "copies": 80, **_SHORT},
+    "offload": {"workers": (12, 0, 0, 1), "host": 95, "copies": 80, "stirred": ("lose",), **_HITS, **_SHORT},
     "padding": {**_FLEETS, "workers": (10, 8, 0, 0), "graphs": 90},
     "pairing": {"kinds": (("draft-target-one-model", 8), *SLOTTED, *CHAINS), **_HITS},
     "prune": {**_HITS, "layers": 80, "windowless": 10},

@@ -13,6 +13,7 @@ from model.dummies import PAD_TOKENS
 from model.engine import Engine
 from model.events import EventLog
 from model.geometry import Lifecycle
+from model.rules.admission import Admission
 from property_tests.fuzz.choices import Choices
 from property_tests.fuzz.generate.engine import ROOMY
 from scenarios.budget_build import ask_of, memory_of, split
@@ -21,7 +22,8 @@ from scenarios.engine_schema import PoolBytes
 
 def needs(config: EngineConfig, build: Build, specs: Sequence[RequestSpec], pads: bool) -> Counter[str]:
     """Pages by pool without which some of ``specs`` would be refused; ``pads``: beside the dummies of a fleet."""
-    engine = Engine(replace(config, asynchronous_copies=False), build.rules, EventLog(False))
+    rules = replace(build.rules, admission=Admission())  # what is needed, whatever the build counts
+    engine = Engine(replace(config, asynchronous_copies=False), rules, EventLog(False))
     need: Counter[str] = Counter()
     for spec in specs:
         for name, pages in engine.pages_needed(spec).items():
@@ -43,9 +45,11 @@ def fitted(config: EngineConfig, need: Counter[str], slack: dict[str, int]) -> E
     return replace(config, pools=pools)
 
 
-def slack(choices: Choices, tight: bool) -> int:
-    """Pages above what the largest request needs; below it when that one is to be refused."""
-    return choices.pick((0, 1, 2, 3, 0, 1, 5, -1) if tight else (ROOMY, 8, 20))
+def slack(choices: Choices, tight: bool, short: bool) -> int:
+    """Pages above what the largest request needs, or below it: that one is to be refused."""
+    if short:
+        return choices.pick((-1, -2, -3))
+    return choices.pick((0, 1, 2, 3, 0, 1, 5) if tight else (ROOMY, 8, 20))
 
 
 def from_bytes(choices: Choices, config: EngineConfig, build: Build) -> EngineConfig | None:

@@ -84,7 +84,11 @@ def _pooled(
             return split
     need = pools.needs(config, build, specs, kind == "attention_dp")
     tight = choices.chance(mix.tight)
-    slack = {name: pools.slack(choices, tight and not choices.chance(30)) for name in config.pools}
+    short = choices.chance(mix.short)
+    slack = {
+        name: pools.slack(choices, tight and not choices.chance(30), short and choices.chance(50))
+        for name in config.pools
+    }
     return pools.fitted(config, need, slack)
 
 
@@ -94,7 +98,7 @@ def _workers(choices: Choices, mix: Mix, config: EngineConfig, specs: tuple[Requ
     configs = [config]
     for _ in range(count - 1):
         more = choices.pick((0, 1, 3)) if config.memory is None else 0
-        hosted = choices.pick((0, 1, 4)) if config.memory is None else 0
+        hosted = choices.pick((0, 1, 4, 12)) if config.memory is None else 0
         uneven = {
             name: PoolSize(size.device_pages + more, size.host_pages and size.host_pages + hosted)
             for name, size in config.pools.items()
@@ -115,6 +119,8 @@ def _weights(choices: Choices, mix: Mix) -> tuple[tuple[str, int], ...]:
     for name, weight in DISTURBING.items():
         on = not choices.chance(OFF)
         weights[name] = weight * choices.pick(STRENGTHS) if on and not calm else 0
+        if name in mix.stirred:
+            weights[name] = weight * STRENGTHS[-1]
     for name in ("submit", "settle", "land", "send", "arrive"):
         weights[name] = weights[name] * choices.pick(STRENGTHS) // 3
     return tuple(weights.items())

@@ -21,6 +21,7 @@ SCOPES = (
     Scope(adapter="s"),
 )
 OUTPUT_STREAMS = 1000  # the output of request i is stream 1000 + i
+NESTED = 15  # percent of prompts that part from another one and say nothing of their own
 OWN_STREAMS = 10  # tokens of request i alone begin stream 10 + i
 
 
@@ -89,7 +90,8 @@ def spec(choices: Choices, mix: Mix, config: EngineConfig, earlier: Sequence[Req
         if relation == "repeat":
             prompt = other.prompt
         elif relation == "part":
-            prompt = (*cut(other.prompt, parting(choices, edges, total)), tail)
+            prompt = cut(other.prompt, parting(choices, edges, total))
+            prompt = prompt if choices.chance(NESTED) else (*prompt, tail)
         else:
             said = Segment(other.output_seed, choices.between(1, max(1, other.max_new_tokens)))
             prompt, conversation = (*other.prompt, said, tail), other.conversation
@@ -102,8 +104,8 @@ def spec(choices: Choices, mix: Mix, config: EngineConfig, earlier: Sequence[Req
 
 
 def workload(choices: Choices, mix: Mix, config: EngineConfig) -> tuple[RequestSpec, ...]:
-    """Two to six requests."""
+    """A few requests."""
     specs: list[RequestSpec] = []
-    for _ in range(choices.pick((3, 2, 4, 3, 5, 6))):
+    for _ in range(choices.pick(mix.requests)):
         specs.append(spec(choices, mix, config, specs))
     return tuple(specs)
