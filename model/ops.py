@@ -320,6 +320,8 @@ class World:
     def _suspend(self, op: Suspend) -> Outcome:
         if not self.engine.suspend(op.request_id):
             return Outcome(False, f"request {op.request_id} holds no locks")
+        if self.watch is not None:
+            self.watch.disturbed()
         return Outcome(True)
 
     def _shrink(self, op: Shrink) -> Outcome:
@@ -329,6 +331,8 @@ class World:
         if not pool.evict_down_to(max(0, op.pages)):
             return Outcome(False, "nothing to evict")
         self.log.evicted(self.engine.twin.pools.values())
+        if self.watch is not None:
+            self.watch.disturbed()
         return Outcome(True)
 
     def _no_link(self, op: LinkOp) -> Outcome:

@@ -21,7 +21,7 @@ from model.config import EngineConfig, RequestSpec
 from model.events import Kind
 from model.geninit import Need, Receiver
 from model.invariants.flights import FlightLaws
-from model.linkops import Abort, Arrive, Send
+from model.linkops import Abort, Arrive, LinkOp, Send
 from model.ops import At, Cancel, Op, Outcome, Submit, Suspend, World
 from model.request import CANCELLED, SENDING, SENT, Request, RequestRecord, Totals
 from model.wire import Leg, carry, legs
@@ -87,7 +87,15 @@ class Pair(Cluster):
         if self.laws is not None:
             self.laws.open(self.transfers.values())
             self.laws.drafted()
+            if isinstance(op, LinkOp) and outcome.applied:
+                self._disturbed()
         return outcome
+
+    def _disturbed(self) -> None:
+        """A link moved pages on both workers."""
+        for world in self.workers:
+            if world.watch is not None:
+                world.watch.disturbed()
 
     def has_work(self) -> bool:
         """Whether any request has not ended, a step is in flight, or a transfer is open."""

@@ -34,7 +34,8 @@ def begin(engine: Engine, batch: int, tokens: int) -> Warmed:
     owners: list[int] = []
     for place in range(batch):
         owner = dummies.add(tokens)
-        if owner is None:
+        if owner is None or not dummies.can_queue(owner):
+            owners.extend(() if owner is None else (owner,))
             if engine.rules.dummy.undoes_partial:
                 for added in owners:
                     dummies.remove(added)

@@ -120,7 +120,7 @@ ENTRIES = (
         {"offload": Offload("failures-unseen", lost_is_miss=False)},
         "unified",
         ("dynamo#15079",),
-        ("KEY", "INIT", "OWN"),
+        ("KEY", "INIT", "OWN", "PUB"),
         "reports/o66",
         "Pages of a failed load keep the evicting request's content and are read.",
     ),

@@ -21,7 +21,7 @@ ENTRIES = (
         {"retention": Retention("highest-position", edge=Edge.HIGHEST)},
         "unified",
         ("llama.cpp#18720", "llama.cpp#18727"),
-        ("WINDOW", "OWN", "INIT", "KEY"),
+        ("WINDOW", "OWN", "INIT", "KEY", "ROLLBACK"),
         "reports/o23",
         "The first token of a verify row attends cells that its last one freed.",
     ),

@@ -50,7 +50,7 @@ ENTRIES = (
         {"dummy": Dummy("target-only-dummy", draft=False)},
         "paired-22",
         ("TensorRT-LLM#18093, review",),
-        ("PROGRESS",),
+        ("PROGRESS", "ADMIT"),
         "faults/adp_dummy_target_only",
         "With one idle rank no rank ever forwards.",
     ),

@@ -44,7 +44,7 @@ class PublishedPages:
         # under other keys have other nodes.
         self.children: dict[tuple[int, int], dict[int, int]] = {}  # (column, parent's tag) -> slot -> first tag
         self.parent: dict[tuple[int, int], tuple[int, int]] = {}  # (pool, slot) -> key of ``children``
-        self.ever: dict[int, int] = {}  # first tag in the reference column -> last tag, 0 once there were several
+        self.ever: dict[int, int] = {}  # first tag in the reference column -> last published one, 0 once they differed
         self.ever_children: dict[int, int] = {}  # parent's tag in it -> children so far
 
     def publish(self, column: Column, slots: NDArray[np.int32], reader: Reader | None, block: int) -> None:
@@ -81,7 +81,8 @@ class PublishedPages:
             self.parent[pool, slot] = (place, parent)
             if column is self.reference:
                 tag = first ^ reader.space
-                known, last = self.ever.get(tag), self.memory.flat[pool][slot * page + page - 1]
+                known, length = self.ever.get(tag), self.memory.sealed[pool][slot]
+                last = self.memory.flat[pool][slot * page + length - 1] if length else 0
                 self.ever[tag] = last if known is None or known == last else 0
                 if known is None:
                     self.ever_children[parent] = self.ever_children.get(parent, 0) + 1

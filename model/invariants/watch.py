@@ -236,17 +236,25 @@ class Watch:
     def cancelled(self, request_id: int) -> None:
         """A client gave a request up."""
         self.ledger.check(request_id, self.engine.iteration)
+        self.disturbed()
+
+    def disturbed(self) -> None:
+        """Pages changed hands outside of passes and steps."""
+        if self.exhaustive:
+            self._thorough(self.engine.iteration)
 
     def landed(self, copy: Copy) -> None:
         """A copy between the tiers arrived."""
         assert self.copying is not None
         self.copying.land(copy, self.engine.queued(), self.engine.plans)
+        self.disturbed()
 
     def lost(self, copy: Copy, void: list[int]) -> None:
         """A copy failed, and the rows of ``void`` owners with it."""
         assert self.copying is not None
         self.copying.lose(copy, self.engine.queued(), void)
         self.ledger.lost(void)
+        self.disturbed()
 
     def stalled(self, why: str) -> None:
         """The engine's own detector spoke."""

@@ -217,3 +217,28 @@ def test_a_rank_whose_device_pages_are_all_locked_cannot_run_a_dummy_however_emp
             fleet.apply(At(1, Settle(())))
     fleet.apply(Dispatch())
     assert fleet.violations == []
+
+
+def test_two_partial_blocks_that_begin_with_the_same_token_are_two_children() -> None:
+    # Below two children no block is matched in part. The drafter's tree has both, the target's has lost one of them:
+    # a preempted request finds its own last block and not a token of it, and claims the evidence less of the rest.
+    limits = replace(LIMITS, max_batch=2, max_num_tokens=64, extra_tokens=3, max_util_for_resume=1.0, run_ahead=0)
+    limits = replace(limits, partial_children=2)
+    pools = {"target": PoolSize(12), "draft": PoolSize(12)}
+    lone = world("joint-backoff", "mtp-eagle", 7, drafts=4, limits=limits, pools=pools)
+    pair = Pair((lone.config, lone.config), lone.build, check="exhaustive")
+    prompts = (
+        (Segment(11, 14, first=1),),
+        (Segment(11, 13), Segment(14, 1)),
+        (Segment(11, 13, first=1), Segment(14, 1)),
+    )
+    first, other, last = (
+        Submit(RequestSpec(number, prompt, output, 5000 + number))
+        for number, prompt, output in zip((1, 2, 3), prompts, (1, 2, 2), strict=True)
+    )
+    step, settle = Dispatch(), Settle(())
+    for op in (first, other, step, last, settle, step, settle, step, step, settle):
+        pair.apply(At(0, op))
+    assert pair.prefill.engine.totals.preemptions == 1
+    assert pair.records()[3].claims == [12, 11]
+    assert pair.violations == []
