@@ -296,12 +296,7 @@ class World:
                 return Outcome(False, f"the step waits for copy {number}")
         if len(accepted) != len(plan.generation):
             return Outcome(False, f"{len(plan.generation)} rows were dispatched, {len(accepted)} counts came")
-        accepted = tuple(
-            [
-                (1 if count < 1 else min(count, row.width)) if row.real_drafts else 1
-                for count, row in zip(accepted, plan.generation, strict=True)
-            ]
-        )
+        accepted = plan.committed(accepted)
         current = self.watch.before_settle(plan, accepted) if self.watch is not None else {}
         settled = engine.settle(accepted)
         if self.watch is not None:

@@ -188,6 +188,15 @@ class StepPlan:
         """Number of prompt chunks."""
         return len(self.context)
 
+    def committed(self, accepted: tuple[int, ...]) -> tuple[int, ...]:
+        """Counts for the generation rows as they can be: 1 without real drafts, else 1 .. the row's width."""
+        return tuple(
+            [
+                (1 if count < 1 else min(count, row.width)) if row.real_drafts else 1
+                for count, row in zip(accepted, self.generation, strict=True)
+            ]
+        )
+
     @property
     def generation_rows(self) -> list[GenerationRow]:
         """The generation rows, in the order in which a settle gives their accepted counts."""

@@ -38,6 +38,13 @@ class Mode(enum.StrEnum):
     FREE = "free"
 
 
+class Launch(enum.StrEnum):
+    """When a step runs."""
+
+    SETTLE = "settle"
+    DISPATCH = "dispatch"
+
+
 class Checks(enum.StrEnum):
     """What a device is asked for beside its own work."""
 
@@ -89,6 +96,9 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
         check: Annotated[
             Checks, typer.Option("--check", help="Tags and slots; in full, attention and all bytes as well.")
         ] = Checks.TAGS,
+        launch: Annotated[
+            Launch, typer.Option("--launch", help="A step runs when it settles, or ahead, by counts of a first run.")
+        ] = Launch.SETTLE,
         exact: Annotated[bool, typer.Option("--exact", help="Kernels whose bits do not depend on the batch.")] = False,
         out: Out = None,
         json: Json = False,
@@ -99,7 +109,7 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
 
         interrupts.raise_again()
         place = None if device is None else device.value
-        order = ReplayOrder(place, acceptance.value, mode.value, check.value, exact)
+        order = ReplayOrder(place, acceptance.value, mode.value, check.value, exact, launch.value)
         done = replays.run(tuple(scenario or ()), build, order, out, _opened(room).replay)
         replays.show(done, json)
         raise typer.Exit(replays.exit_code_of(done))

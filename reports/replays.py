@@ -113,7 +113,7 @@ def show(done: Sequence[Done], json: bool) -> None:
 def _row(replayed: Replayed) -> dict[str, Any]:
     workers = replayed.workers
     steps = sum(worker.steps for worker in workers)
-    seconds = sum(worker.seconds for worker in workers)
+    seconds = sum(worker.seconds + worker.dispatch_seconds for worker in workers)
     return {
         "scenario": replayed.result.scenario,
         "build": replayed.result.build,

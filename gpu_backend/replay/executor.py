@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -14,12 +14,13 @@ from gpu_backend.replay.columns import DeviceColumn
 from gpu_backend.replay.compare import TappedChannel, first_difference
 from gpu_backend.replay.content import Synthetic
 from gpu_backend.replay.findings import Place, violations
-from gpu_backend.replay.full import AttentionProbe, differing_cells, unspelled
+from gpu_backend.replay.full import AttentionProbe, differing_cells, unspelled, wrong_outputs
 from gpu_backend.replay.journal import encoded
 from gpu_backend.replay.memory import DeviceMemory
 from gpu_backend.replay.reads import ReadCheck
 from gpu_backend.replay.records import RecordRunner
 from gpu_backend.replay.rows import Chunks, VerifyRows
+from gpu_backend.replay.segments import Segment, close
 from gpu_backend.replay.standins import DeviceStandIns
 from gpu_backend.replay.supported import require_replayable
 from gpu_backend.replay.transfer import carry
@@ -45,12 +46,17 @@ class Counts:
     slots: int = 0
     cells: int = 0
     failed: int = 0
+    ahead: int = 0  # most steps that had run and not settled
     seconds: float = 0.0
+    dispatch_seconds: float = 0.0
     findings: list[Violation] = field(default_factory=list)
 
 
 class DeviceWorld(Follower):
-    """Follows ``world``: its plans run on the device when they settle, in the order in which they went out."""
+    """Follows ``world``: its plans run on the device in the order in which they went out.
+
+    A plan runs when it settles, with the counts that come then, or when it goes out, where a ``schedule`` gives them.
+    """
 
     def __init__(
         self, world: World, device: torch.device, kernels: Kernels, content: Synthetic, *, checks: bool = True,
@@ -71,6 +77,9 @@ class DeviceWorld(Follower):
         self.pools = [planes.name for planes in self.memory.planes]
         self.requests: dict[int, int] = {}  # owner -> request
         self._reported: set[tuple[str, int, str, str]] = set()
+        # Accepted counts of the steps to come, where they are known: then a step runs as soon as it goes out.
+        self.schedule: Iterator[tuple[int, ...]] | None = None
+        self._ran: deque[Segment] = deque()  # what ran and is not compared yet
         self._stream: deque[StepPlan | list[tuple]] = deque()  # what went out and has not run
         self._bindings: set[int] = set()  # places in the stream of lists that hold bindings of a failed forward
         self._head: list[tuple] | None = None  # records that ran in part, and how many of them did
@@ -81,6 +90,19 @@ class DeviceWorld(Follower):
 
     def dispatched(self, plan: StepPlan) -> None:
         self._stream.append(plan)
+        if self.schedule is None:
+            return
+        begun = time.perf_counter()
+        counts = next((counts for counts in self.schedule if len(counts) == len(plan.generation)), None)
+        if counts is None:  # nothing will settle it
+            self.schedule = None
+            return
+        self._stream.pop()
+        accepted = plan.committed(counts)
+        self._step(plan, accepted)
+        self._ran.append(self._closed(plan, accepted))
+        self.counts.ahead = max(self.counts.ahead, sum(segment.plan is not None for segment in self._ran))
+        self.counts.dispatch_seconds += time.perf_counter() - begun
 
     def failed(self, bindings: list[tuple]) -> None:
         self._bindings.add(id(bindings))
@@ -90,44 +112,51 @@ class DeviceWorld(Follower):
     def interleaved(self, records: list[tuple]) -> None:
         self._stream.append(records)
         self._run_up_to_plan()
-        self._compare(-1)
+        self._judge(self._due())
 
     def settled(self, plan: StepPlan, accepted: tuple[int, ...]) -> None:
         begun = time.perf_counter()
-        head = self._stream.popleft()
-        assert head is plan, "plans settle in the order in which they went out"
-        self._step(plan, accepted)
-        self._run_up_to_plan()
-        self._compare(plan.iteration, plan)
+        if not self._ran:
+            head = self._stream.popleft()
+            assert head is plan, "plans settle in the order in which they went out"
+            self._step(plan, accepted)
+            self._ran.append(self._closed(plan, accepted))
+            self._run_up_to_plan()
+        first = self._ran.popleft()
+        assert first.plan is plan, "plans settle in the order in which they went out"
+        if first.accepted != accepted:
+            found = f"accepted counts {accepted}"
+            self._report(Violation("MAP", "device: a step ran with other counts", step=plan.iteration, found=found))
+        self._judge([first, *self._due()])
         self.counts.seconds += time.perf_counter() - begun
 
     def warmed(self, plan: StepPlan) -> None:
         self._step(plan, ())
-        self._compare(plan.iteration)
+        self._compare()
 
     def landed(self, copy: Copy, queued: list[tuple]) -> None:
         self._catch_up(copy, queued)
         self.records.landed(copy)
-        self._compare(-1)
+        self._compare()
 
     def lost(self, copy: Copy, void: Sequence[int], queued: list[tuple]) -> None:
         self._catch_up(copy, queued)
         self.records.lost(copy, void)
-        self._compare(-1)
+        self._compare()
 
     def received(self, legs: Sequence[Leg], source: Follower, owner: int) -> None:
         assert isinstance(source, DeviceWorld)
         for pool, fields in carry(legs, source.memory, self.memory):
             self.memory.journal.add(Kind.MEM_RECEIVE, (self.records.iteration, pool, owner), fields)
-        self._compare(-1)
+        self._compare()
 
     def drained(self, records: list[tuple]) -> None:
         for item in self._stream:
             if isinstance(item, list):
                 self._between(item)
         self._run(records, len(records))
-        self._compare(-1)
-        if self.checks and self.world.watch is not None:
+        self._compare()
+        if self.checks and self.world.watch is not None and not self._ran:
             self.counts.cells, differing = differing_cells(self.memory, self.world.watch.shadow)
             self.counts.findings += differing
         if self.probe is not None:
@@ -151,6 +180,7 @@ class DeviceWorld(Follower):
             self._fail(item)
         else:
             self._run(item, len(item))
+            self._ran.append(self._closed(None, ()))
 
     def _fail(self, bindings: list[tuple]) -> None:
         """A forward fails: the slots are saved, bound for it, and restored."""
@@ -226,14 +256,26 @@ class DeviceWorld(Follower):
 
     # -- comparison ----------------------------------------------------------------------------------------------
 
-    def _compare(self, step: int, plan: StepPlan | None = None) -> None:
+    def _closed(self, plan: StepPlan | None, accepted: tuple[int, ...]) -> Segment:
+        return close(self.memory, self.records, self.reads, self.probe, plan, accepted)
+
+    def _due(self) -> list[Segment]:
+        """What ran before the oldest step that has not settled."""
+        due = []
+        while self._ran and self._ran[0].plan is None:
+            due.append(self._ran.popleft())
+        return due
+
+    def _compare(self) -> None:
+        """Compare what happened just now, outside of any step."""
+        self._judge([*self._due(), self._closed(None, ())])
+
+    def _judge(self, segments: Sequence[Segment]) -> None:
         """Read the device's events, findings and slots, and compare them with the memory and the engine."""
         if not self.checks:
             return
-        memory, rows = self.memory, self.memory.rows
-        state = torch.stack([rows.length, rows.drafter.length, rows.drafter.base, self.reads.strange])
-        found = [findings.tensors() for findings in memory.findings] if plan is not None else []
-        events, (slots, unfinished, *values) = memory.journal.read(state, self.records.unfinished, *found)
+        read = [segment.read() for segment in segments]
+        events = [event for segment in segments for event in segment.events]
         for record in encoded(events):
             self.channel.add(record)
         self.counts.events += len(events)
@@ -241,22 +283,25 @@ class DeviceWorld(Follower):
             difference = first_difference(events, self.tap.take(), self.pools, self.requests)
             if difference is not None:
                 self._report(difference)
-        if unfinished[0]:
-            self.records.unfinished.zero_()
-            self._report(Violation("PUB", "device: a cell without final content is published", step=step))
-        if plan is None:
-            return
-        at = Place(step, {row.slot: row.request_id for row in (*plan.context, *plan.generation)})
-        for findings, numbers in zip(memory.findings, values, strict=True):
+        for segment, (state, unfinished, found) in zip(segments, read, strict=True):
+            step = -1 if segment.plan is None else segment.plan.iteration
+            if unfinished:
+                self._report(Violation("PUB", "device: a cell without final content is published", step=step))
+            if segment.plan is not None:
+                self._judge_step(segment, segment.plan, state, found)
+
+    def _judge_step(self, segment: Segment, plan: StepPlan, state: list[int], found: list[list[int]]) -> None:
+        memory, rows = self.memory, self.memory.rows
+        at = Place(plan.iteration, {row.slot: row.request_id for row in (*plan.context, *plan.generation)})
+        for findings, numbers in zip(memory.findings, found, strict=True):
             if any(numbers[:4]) or any(numbers[5:8]):
                 for violation in violations(findings, numbers, at, rows.drafter.base):
                     self._report(violation)
-        if self.probe is not None:
-            for violation in self.probe.found(step, at.requests):
-                self._report(violation)
-        self._slots(plan, slots, len(rows.length))
+        for violation in wrong_outputs(segment.wrong, plan.iteration, at.requests):
+            self._report(violation)
+        self._slots(segment, plan, state, len(rows.length))
 
-    def _slots(self, plan: StepPlan, values: list[int], count: int) -> None:
+    def _slots(self, segment: Segment, plan: StepPlan, values: list[int], count: int) -> None:
         """The device's lengths and bases are what the engine believes of its rows."""
         engine, memory = self.engine, self.memory
         length, drafted, base, strange = (values[place : place + count] for place in range(0, 4 * count, count))
@@ -264,7 +309,7 @@ class DeviceWorld(Follower):
         slotted, page = memory.twin.kind.slot, memory.page_size
         for row in (*plan.context, *plan.generation):
             request = engine.owners.get(row.owner)
-            if request is None or request.owner != row.owner or memory.bound.get(row.slot) != row.owner:
+            if request is None or request.owner != row.owner or segment.bound.get(row.slot) != row.owner:
                 continue
             wanted = row.end if isinstance(row, ContextRow) else request.prompt_length + request.generated - 1
             if not isinstance(row, ContextRow) and request.state is not GENERATION:
@@ -276,7 +321,7 @@ class DeviceWorld(Follower):
             if length[row.slot] != wanted:
                 self._differs(row, plan, "length", wanted, length[row.slot])
             follows = memory.draft_columns and row.drafts and not isinstance(row, ContextRow)
-            behind = wanted - memory.rows.lag[row.slot] if slotted else wanted
+            behind = wanted - segment.lag[row.slot] if slotted else wanted
             if follows and drafted[row.slot] != behind:
                 self._differs(row, plan, "drafter's length", behind, drafted[row.slot])
             if row.owner not in flying and base[row.slot] != engine.binder.base_of(row.owner):

@@ -68,23 +68,6 @@ class AttentionProbe:
             self.wrong.append((column, far.flatten(1).any(1) & (length > 0)))
         self.outputs += len(reads.slot) * content.layers
 
-    def found(self, step: int, requests: dict[int, int]) -> list[Violation]:
-        """Rows whose output differs, once a step; waits for the device."""
-        wrong, self.wrong = self.wrong, []
-        return [
-            Violation(
-                "KEY",
-                f"device: {column.life.name}: row slot {slot} attends to other rows than its tokens give",
-                requests.get(slot, -1),
-                column.planes.name,
-                step=step,
-                expected="the output over K/V rows of its own tags",
-                found="another output",
-            )
-            for column, rows in wrong
-            for slot in torch.nonzero(rows).flatten().tolist()
-        ]
-
     def _query(self, rows: int) -> torch.Tensor:
         content = self.memory.content
         lane = torch.arange(content.dim, device=self.memory.device)
@@ -104,6 +87,25 @@ class AttentionProbe:
         weight = score.masked_fill(~seen[:, None], float("-inf")).softmax(-1)
         weight = torch.where(seen.any(1)[:, None, None], weight, 0.0)
         return torch.einsum("rhn,rnhd->rhd", weight, content.values(keys))
+
+
+def wrong_outputs(
+    wrong: list[tuple[DeviceColumn, torch.Tensor]], step: int, requests: dict[int, int]
+) -> list[Violation]:
+    """Rows of a step whose outputs differ, from what a probe kept; waits for the device."""
+    return [
+        Violation(
+            "KEY",
+            f"device: {column.life.name}: row slot {slot} attends to other rows than its tokens give",
+            requests.get(slot, -1),
+            column.planes.name,
+            step=step,
+            expected="the output over K/V rows of its own tags",
+            found="another output",
+        )
+        for column, rows in wrong
+        for slot in torch.nonzero(rows).flatten().tolist()
+    ]
 
 
 def unspelled(memory: DeviceMemory, step: int) -> list[Violation]:

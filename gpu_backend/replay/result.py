@@ -16,7 +16,8 @@ class ReplayOrder:
     """``device`` is ``cuda``, ``cpu`` or ``None`` for whatever there is; ``check`` one of ``off``, ``tags``, ``full``.
 
     ``acceptance`` and ``mode`` as the command line has them; ``exact`` asks for kernels whose bits do not depend on
-    the batch.
+    the batch. ``launch`` says when a step runs: at its ``settle``, or at its ``dispatch``, ahead of the results of
+    the one before, with counts that a first run of the sim made known.
     """
 
     device: str | None = None
@@ -24,6 +25,7 @@ class ReplayOrder:
     mode: str = "equality"
     check: str = TAGS
     exact: bool = False
+    launch: str = "settle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,9 @@ class WorkerReplay:
     """How one worker's stream ran on its device.
 
     ``events`` memory events were compared, ``slots`` rows' lengths and bases with the engine's, ``cells`` at the end
-    cell by cell, ``outputs`` of attention with what the rows' tokens give. ``seconds`` is the time that the device's
-    part took.
+    cell by cell, ``outputs`` of attention with what the rows' tokens give. ``ahead`` is the most steps that had run
+    and not settled. ``seconds`` is the time that the device's
+    part of settles took, ``dispatch_seconds`` that of dispatches.
     """
 
     device_digest: str
@@ -45,7 +48,9 @@ class WorkerReplay:
     cells: int
     outputs: int
     failed_forwards: int
+    ahead: int
     seconds: float
+    dispatch_seconds: float
 
     @property
     def equal(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -16,7 +16,7 @@ from gpu_backend.replay.result import FULL, OFF, TAGS, Replayed, ReplayOrder, Wo
 from gpu_backend.replay.supported import require_replayable
 from model.builds import Build
 from model.cluster import Cluster
-from model.ops import World
+from model.ops import At, Settle, World
 from scenarios.errors import InputError
 from scenarios.schema import Scenario
 from sim.optrace import Trace
@@ -49,11 +49,20 @@ def replay(
         def opened(world: World | Cluster) -> None:
             for worker in world.workers:
                 followers.append(follower_of(worker, device, kernels, order.check))
+                if order.launch == "dispatch" and isinstance(what, Trace):
+                    followers[-1].schedule = _counts(what, len(followers) - 1)
                 if prepare is not None:
                     prepare(followers[-1])
 
-        run = replay_trace if isinstance(what, Trace) else run_scenario
-        result = run(what, build, check=LEVELS[order.check], progress=progress, opened=opened)  # pyright: ignore
+        check = LEVELS[order.check]
+        missed: list[str] = []
+        if order.launch == "dispatch":
+            what, missed = _known_counts(what, build, check)
+
+        if isinstance(what, Trace):
+            result = replay_trace(what, build, check=check, progress=progress, opened=opened)
+        else:
+            result = run_scenario(what, build, check=check, progress=progress, opened=opened)
     except NotCarriedOut as error:
         raise InputError("build", 0, "", str(error)) from error
     except DeviceMemoryError as error:
@@ -64,7 +73,30 @@ def replay(
         for place, follower in enumerate(followers)
         for finding in follower.counts.findings
     )
-    return Replayed(replace(result, logs=[], ops=[]), str(device), order, tuple(map(_summary, followers)), findings)
+    result = replace(result, logs=[], ops=[], missed=[*missed, *result.missed])
+    return Replayed(result, str(device), order, tuple(map(_summary, followers)), findings)
+
+
+def _known_counts(what: Scenario | Trace, build: Build, check: str) -> tuple[Trace, list[str]]:
+    """The ops of a first run, which tell every accepted count ahead, and the expectations that it missed."""
+    config = what.config if isinstance(what, Trace) else what.engine_config(build)
+    workers = what.workers if isinstance(what, Trace) else what.topology(build)
+    if config.asynchronous_copies or (workers is not None and workers.kind == "disaggregated"):
+        problem = "expected settle, found dispatch: copies and transfers that take time land between steps"
+        raise InputError("launch", 0, "", problem)
+    if isinstance(what, Trace):
+        return what, []
+    first = run_scenario(what, build, check=check, record_ops=True)
+    digests = first.decision_digest, first.memory_digest
+    return Trace(what.name, build.name, what.seed, check, config, tuple(first.ops), *digests, workers), first.missed
+
+
+def _counts(trace: Trace, worker: int) -> Iterator[tuple[int, ...]]:
+    """Accepted counts of one worker's steps, in order."""
+    for op in trace.ops:
+        inner = op.op if isinstance(op, At) else op
+        if isinstance(inner, Settle) and (not isinstance(op, At) or op.worker == worker):
+            yield inner.accepted
 
 
 def follower_of(world: World, device: torch.device, kernels: Kernels, check: str) -> DeviceWorld:
@@ -101,5 +133,7 @@ def _summary(follower: DeviceWorld) -> WorkerReplay:
         cells=counts.cells,
         outputs=0 if follower.probe is None else follower.probe.outputs,
         failed_forwards=counts.failed,
+        ahead=counts.ahead,
         seconds=counts.seconds,
+        dispatch_seconds=counts.dispatch_seconds,
     )

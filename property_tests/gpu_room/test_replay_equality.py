@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from gpu_backend.replay.result import ReplayOrder
+from gpu_backend.replay.session import replay
 from model.builds import BUILDS
 from property_tests.gpu_room.replaying import assert_equal, follow
+from scenarios import catalog
+from scenarios.errors import InputError
+from sim.rulespec import find
 
 SINGLE = [
     "smoke/hello", "smoke/conversation", "smoke/disturbed", "smoke/mtp_chain", "smoke/ops", "smoke/pressure",
@@ -55,6 +60,23 @@ def test_every_correct_build_leaves_an_equal_memory(device: torch.device, build:
     result, followers = follow("smoke/conversation", device, build=build)
     assert_equal(followers)
     assert result.totals.cached_tokens > 0
+
+
+@pytest.mark.parametrize("name", ["smoke/conversation", "smoke/disturbed", "smoke/ops", "reports/o08", "reports/o25",
+                                  "reports/o31", "reports/o39", "reports/o80"])  # fmt: skip
+def test_steps_that_run_ahead_of_results_leave_an_equal_memory(device: torch.device, name: str) -> None:
+    """Each step runs at its dispatch, by the slots' own lengths: the step before it has not settled."""
+    scenario = catalog.load(name)
+    replayed = replay(scenario, find(scenario.build), ReplayOrder(device.type, check="full", launch="dispatch"))
+    assert replayed.findings == () and replayed.exit_code == 0
+    assert {worker.ahead for worker in replayed.workers} == {2}, "a step ran before the one before it had settled"
+
+
+@pytest.mark.parametrize("name", ["smoke/host_link", "reports/o46"])
+def test_what_lands_between_steps_is_not_run_ahead(device: torch.device, name: str) -> None:
+    scenario = catalog.load(name)
+    with pytest.raises(InputError, match="launch: expected settle, found dispatch"):
+        replay(scenario, find(scenario.build), ReplayOrder(device.type, launch="dispatch"))
 
 
 @pytest.mark.parametrize("build", ["target-only", "mirror-legacy", "unified-nowindow"])
