@@ -140,6 +140,28 @@ def test_what_cannot_be_ordered_is_one_line(kvtwin: Command, tmp_path: Path, opt
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("layer", ["cache", "engine", "sim"])
+def test_a_machine_is_driven_on_each_layer(kvtwin: Command, layer: str) -> None:
+    document = kvtwin(
+        "fuzz", "--machine", layer, "--build", "unified", "--examples", "8", "--workers", "1", "--json"
+    ).json()
+    assert (document["order"]["driver"], document["order"]["machine"]) == ("machine", layer)
+    assert (document["examples"], document["exit_code"]) == (8, 0)
+
+
+def test_the_machines_keep_failing_examples_in_the_database(kvtwin: Command, tmp_path: Path) -> None:
+    order = ("fuzz", "--machine", "engine", "--build", "fault:target-cursor", "--examples", "16", "--workers", "1")
+    assert kvtwin(*order, "--database", "shared").code == 1
+    assert files(tmp_path / "shared")
+
+
+@pytest.mark.parametrize(("driver", "layer"), [("bytes", "cache"), ("bytes", "sim"), ("swarm", "sim")])
+def test_a_layer_that_a_driver_cannot_drive_is_one_line(kvtwin: Command, driver: str, layer: str) -> None:
+    answer = kvtwin("fuzz", "--driver", driver, "--machine", layer)
+    assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+    assert f"for the driver {driver}, found {layer}" in answer.err
+
+
 def test_a_commit_id_is_a_seed(kvtwin: Command) -> None:
     commit = "9f2c0b7e51d3a8846f0e2d1c3b5a79680fedcba9"
     options = ("fuzz", "--build", "unified", "--examples", "4", "--workers", "1", "--json")

@@ -51,11 +51,17 @@ class OtherCode(RuntimeError):
     """A worker runs other sources than the process that ordered the work."""
 
 
-def work(run: RunShard, order: Order, shard: Shard, seconds: float | None, code: str) -> ShardResult:
-    """Run one shard where this is called; it ends after about ``seconds`` if that is not ``None``."""
+def work(
+    run: RunShard, order: Order, shard: Shard, seconds: float | None, code: str, since: float | None = None
+) -> ShardResult:
+    """Run one shard where this is called; it ends after about ``seconds`` if that is not ``None``.
+
+    They count from ``since`` on the clock of this machine, or from now.
+    """
     if code != digest.of_code():
         raise OtherCode(f"expected workers with the code of the campaign, {code}, found one with {digest.of_code()}")
-    deadline = None if seconds is None else time.monotonic() + seconds
+    now = time.monotonic() if since is None else since
+    deadline = None if seconds is None else now + seconds
     return run(order, shard.begin, shard.end - shard.begin, deadline)
 
 
@@ -140,7 +146,8 @@ class Campaign:
         return Shard(begin, end)
 
     def _submit(self, shard: Shard) -> None:
-        arguments = (self._run_shard, self.order, shard, self._time_left(), digest.of_code())
+        since = time.monotonic() if self.crew.here else None
+        arguments = (self._run_shard, self.order, shard, self._time_left(), digest.of_code(), since)
         try:
             future = self.crew.executor.submit(work, *arguments)
         except BrokenExecutor:  # a process died while none of its shards was waited for

@@ -26,6 +26,7 @@ class Cluster:
             problem = f"expected the address of a scheduler, tcp://HOST:PORT, found {quote(address)}"
             raise InputError("cluster", 0, "", problem)
         self.address = address
+        self.here = False
         try:
             import distributed
         except ImportError as error:

@@ -20,6 +20,11 @@ class Crew(Protocol):
         ...
 
     @property
+    def here(self) -> bool:
+        """Whether it runs on this machine, whose processes share a clock."""
+        ...
+
+    @property
     def lanes(self) -> int:
         """Calls that run at the same time; it may change under way."""
         ...
@@ -52,6 +57,7 @@ class Alone:
     def __init__(self) -> None:
         self.executor: Executor = Inline()
         self.lanes = 1
+        self.here = True
 
     def renew(self) -> None:
         """Nothing in it breaks."""
@@ -65,6 +71,7 @@ class Processes:
 
     def __init__(self, workers: int) -> None:
         self.lanes = workers
+        self.here = True
         self._pool = self._open()
 
     @property

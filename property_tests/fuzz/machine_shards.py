@@ -10,14 +10,13 @@ from __future__ import annotations
 import time
 from functools import cache
 
-from hypothesis.database import DirectoryBasedExampleDatabase
-
 from model.builds import Build
 from model.invariants import Violation
 from property_tests.fuzz.cache_shrink import shrink as shrink_cache
 from property_tests.fuzz.cache_swarm import play_cache
 from property_tests.fuzz.cache_world import CacheWorld
 from property_tests.fuzz.choices import Seeded
+from property_tests.fuzz.database import open_database
 from property_tests.fuzz.engine_shards import SHRUNK, Hunt, mix_of, seed_of
 from property_tests.fuzz.generate.mix import Mix, mix_for
 from property_tests.fuzz.machines.base import STEPS, Broken, Machine, machine_on, run_machine
@@ -75,7 +74,7 @@ def _machine(order: Order, first: int, count: int, deadline: float | None, resul
     """Examples of a machine: hypothesis stops at a broken law, and the rest of them is another run of it."""
     kind, laws = KINDS[order.machine], dict[tuple[str, str], int]()
     text = order.builds[first // BLOCK % len(order.builds)]
-    database = DirectoryBasedExampleDatabase(order.database) if order.database else None
+    database = open_database(order.database)
     while result.examples < count and (deadline is None or time.monotonic() < deadline):
         number = seed_of(order.seed, first + result.examples)
         machine = machine_on(kind, _build(text), text, mix_of("quick", order.focus), number)
