@@ -53,8 +53,7 @@ class SimMachine(Machine):
         self.config = replace(config, asynchronous_copies=False)
         self.edges = Edges.of(config)
         tight = choices.chance(self.mix.tight)
-        self.slack = {name: pools.slack(choices, tight) for name in config.pools}
-        self.slack = {name: max(0, slack) for name, slack in self.slack.items()}
+        self.slack = {name: pools.slack(choices, tight, short=False) for name in config.pools}
         self.prefixes = {name: length(choices, self.edges) for name in PREFIXES}
         self.sessions: list[dict[str, Any]] = []
         self.lengths: list[int] = []  # tokens of each session so far
