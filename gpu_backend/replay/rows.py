@@ -215,7 +215,8 @@ class VerifyRows:
         for column in memory.draft_columns:
             if self.kind.slot:
                 table = self._write_table(column)
-                view = table, self._bounds(column, table)
+                told = column.buffer.table if table is column.table else table  # before unbacked entries resolve
+                view = table, self._bounds(column, told)
                 self._fixed(column, slot, after, (length + drafts + 1, CellState.MASKED, width), view)
                 self._fixed(column, slot, after, (reach, CellState.PROVISIONAL, width), view)
                 continue
