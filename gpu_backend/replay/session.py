@@ -24,6 +24,7 @@ from sim.replay import replay_trace
 from sim.run import Progress, run_scenario
 
 LEVELS = {OFF: "off", TAGS: "incremental", FULL: "exhaustive"}  # of the sim's own laws beside the device's checks
+FULL_POSITIONS = 1 << 22  # rows x tokens whose K/V rows are spelled out at every read
 Prepare = Callable[[DeviceWorld], None]
 
 
@@ -101,6 +102,11 @@ def _counts(trace: Trace, worker: int) -> Iterator[tuple[int, ...]]:
 
 def follower_of(world: World, device: torch.device, kernels: Kernels, check: str) -> DeviceWorld:
     """A device behind one worker, with the checks of a level."""
+    limits = world.config.limits
+    positions = (limits.max_batch + 1) * limits.max_seq_len
+    if check == FULL and positions > FULL_POSITIONS:
+        problem = f"expected tags, found full: it compares outputs over up to {FULL_POSITIONS:,} positions of all rows"
+        raise InputError("check", 0, "", f"{problem}, here there are {positions:,}")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     return DeviceWorld(world, device, kernels, Synthetic(dtype=dtype), checks=check != OFF, full=check == FULL)
 

@@ -15,6 +15,8 @@ from gpu_backend.kernels.slots_reference import slots_reference
 from gpu_backend.replay.compare import first_difference
 from gpu_backend.replay.content import Synthetic
 from gpu_backend.replay.executor import DeviceWorld
+from gpu_backend.replay.result import ReplayOrder
+from gpu_backend.replay.session import replay
 from gpu_backend.replay.state import seeds
 from gpu_backend.replay.supported import require_replayable
 from gpu_backend.triton_backend import TritonKernels
@@ -23,6 +25,8 @@ from model.events import Kind
 from model.plan import StepPlan
 from model.rules.slots import Slots
 from property_tests.gpu_room.replaying import assert_equal, follow
+from scenarios import catalog
+from scenarios.errors import InputError
 
 STEP = (4, 9, 21, 1, 0, 21, 7, 0xAB, 3, 0xCD)  # iteration, then one row of a memory step
 
@@ -99,6 +103,12 @@ def test_a_rule_of_the_users_that_acts_on_the_device_is_engine_only() -> None:
         require_replayable(own)
     for known in BUILDS.values():
         require_replayable(known)
+
+
+def test_outputs_over_a_million_positions_a_row_are_refused_in_one_line(device: torch.device) -> None:
+    scenario = catalog.load("agentic")
+    with pytest.raises(InputError, match=r"check: expected tags, found full: .* here there are 93,323,264"):
+        replay(scenario, BUILDS["unified"], ReplayOrder(device.type, check="full"))
 
 
 @pytest.mark.parametrize(("position", "length", "base"), [(7, 4, 1), (7, 7, 2), (7, 7, 0), (8, 8, 2), (7, 14, 2)])
