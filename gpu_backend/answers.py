@@ -105,6 +105,15 @@ class TableBuffer:
         self.shared = torch.full((rows, columns), UNBACKED, dtype=torch.int32)
         self.left = torch.zeros(rows, dtype=torch.bool)  # rows that the step before wrote
 
+    def change(self, entries: torch.Tensor) -> None:
+        """Queue changed entries of a table that has each step's own rows: row, column and page, int64 ``[3, n]``.
+
+        They lie on the table's device. No entry occurs twice but with the same page.
+        """
+        if self.rule is not TableUpload.PER_STEP:
+            raise ValueError("a shared buffer is uploaded whole")
+        self.table[entries[0], entries[1]] = entries[2].int()
+
     def upload(self, rows: torch.Tensor, entries: torch.Tensor) -> None:
         """Queue the copy of this step's ``entries`` int32 ``[n, columns]`` to ``rows`` int64 ``[n]``, both on the host.
 

@@ -153,7 +153,8 @@ class CheckCall:
     Row ``r`` is checked on positions ``[start[r], end[r])``. ``expected_tag`` is int64 ``[rows, tokens]`` and
     ``expected_generation`` int32 ``[rows, columns]``, both at absolute positions and blocks; ``generation`` is int32
     ``[pages]``. ``legal`` masks the legal states (bit ``1 << state``). ``from_origin`` promises that every base and
-    every ``start`` is 0 and shortens the kernel's chain of loads.
+    every ``start`` is 0 and shortens the kernel's chain of loads. ``lag`` int32 ``[rows]``: the content of a row's
+    cells is that of the tokens so far behind them (where a drafter's slot trails its request).
     """
 
     cells: Cells
@@ -167,6 +168,7 @@ class CheckCall:
     verdict: Verdict
     legal: int
     from_origin: bool = False
+    lag: torch.Tensor | None = None
 
 
 class SlotOp(enum.IntEnum):

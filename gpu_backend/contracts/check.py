@@ -24,6 +24,7 @@ class CheckCase:
     bases: tuple[int, ...] = ()
     faults: tuple[tuple[Reason, int, int], ...] = ()
     legal: int = ONLY_FINAL
+    lags: tuple[int, ...] = ()
 
 
 def build(case: CheckCase, device: torch.device, seed: int) -> CheckCall:
@@ -38,17 +39,18 @@ def build(case: CheckCase, device: torch.device, seed: int) -> CheckCall:
     tags = torch.randint(-(1 << 62), 1 << 62, cells, generator=source, device=device)
     states = torch.full(cells, CellState.UNWRITTEN, dtype=torch.int8, device=device)
     generation = torch.randint(0, 9, (total,), generator=source, device=device, dtype=torch.int32)
-    expected = torch.zeros((rows, columns * case.page_size), dtype=torch.int64, device=device)
+    lags = case.lags or (0,) * rows
+    expected = torch.zeros((rows, columns * case.page_size + max(lags)), dtype=torch.int64, device=device)
     for row, (start, end) in enumerate(zip(case.starts, case.ends, strict=True)):
         position = torch.arange(start, end, device=device)
         page = table[row, bases[row] + position // case.page_size].long()
         states[page, position % case.page_size] = int(CellState.FINAL)
-        expected[row, bases[row] * case.page_size + position] = tags[page, position % case.page_size]
+        expected[row, bases[row] * case.page_size + position + lags[row]] = tags[page, position % case.page_size]
     claimed = torch.where(table >= 0, generation[table.clamp(min=0).long()], -1)
     call = CheckCall(
         Cells(tags, states), generation, expected, claimed.contiguous(), table, int32(bases, device),
         int32(case.starts, device), int32(case.ends, device), Verdict.clean(device), case.legal,
-        from_origin=not any(bases) and not any(case.starts),
+        from_origin=not any(bases) and not any(case.starts), lag=int32(lags, device) if case.lags else None,
     )  # fmt: skip
     for reason, row, position in case.faults:
         _damage(call, reason, row, position, bases[row], case.page_size)
@@ -104,6 +106,8 @@ CHECK = Contract(
             faults=((Reason.TAG, 0, 2), (Reason.STATE, 0, 18), (Reason.TENANCY, 0, 33), (Reason.UNBACKED, 1, 5)),
         ),
         "nothing to read": CheckCase((0, 4), (8, 4)),
+        "slots that trail": CheckCase((0, 20), (20, 37), bases=(3, 1), lags=(5, 0)),
+        "slots that trail, one flipped bit": CheckCase((0, 3), (20, 37), lags=(0, 9), faults=((Reason.TAG, 1, 19),)),
     },
     build,
     launches,

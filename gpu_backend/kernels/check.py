@@ -29,8 +29,8 @@ def _entry(table_ptr, claimed_ptr, column, columns):
 
 @triton.jit
 def _findings(
-    page, claimed, tags_ptr, states_ptr, generation_ptr, expected_ptr, block, start, end, legal,
-    PAGE: tl.constexpr, CELLS: tl.constexpr,
+    page, claimed, tags_ptr, states_ptr, generation_ptr, expected_ptr, least, most, block, start, end, legal,
+    PAGE: tl.constexpr, CELLS: tl.constexpr, LAGGED: tl.constexpr,
 ):  # fmt: skip
     """Positions of one page, and which are unbacked, of another tenancy, in an unlawful state, of other content."""
     cell = tl.arange(0, CELLS)
@@ -38,7 +38,8 @@ def _findings(
     read = (position >= start) & (position < end) & (cell < PAGE)
     backed = read & (page >= 0)
     generation = tl.load(generation_ptr + page, mask=page >= 0, other=0)
-    expected = tl.load(expected_ptr + position, mask=read, other=0)
+    told = read & (position >= least) & (position < most) if LAGGED else read
+    expected = tl.load(expected_ptr + position, mask=told, other=0)
     tag = tl.load(tags_ptr + page * PAGE + cell, mask=backed, other=0)
     state = tl.load(states_ptr + page * PAGE + cell, mask=backed, other=0).to(tl.int32)
     stranger = backed & (generation != claimed)
@@ -58,11 +59,11 @@ def _report(counts_ptr, first_ptr, row, position, missing, stranger, unlawful, o
     tl.atomic_min(first_ptr, found)
 
 
-@triton.jit(do_not_specialize=["columns", "table_stride", "generation_stride", "legal"])
+@triton.jit(do_not_specialize=["columns", "table_stride", "generation_stride", "legal", "tokens"])
 def check_kernel(
     tags_ptr, states_ptr, generation_ptr, expected_tag_ptr, expected_generation_ptr, table_ptr, base_ptr, start_ptr,
-    end_ptr, counts_ptr, first_ptr, table_stride, columns, tag_stride, generation_stride, legal,
-    PAGE: tl.constexpr, CELLS: tl.constexpr, PAGES: tl.constexpr, ORIGIN: tl.constexpr,
+    end_ptr, lag_ptr, counts_ptr, first_ptr, table_stride, columns, tag_stride, generation_stride, legal, tokens,
+    PAGE: tl.constexpr, CELLS: tl.constexpr, PAGES: tl.constexpr, ORIGIN: tl.constexpr, LAGGED: tl.constexpr,
 ):  # fmt: skip
     """``PAGES`` pages of one row; grid ``(rows, pages)``, pages counted from the one of the row's first position.
 
@@ -77,7 +78,9 @@ def check_kernel(
     block = start // PAGE + tl.program_id(1) * PAGES
     table = table_ptr + row * table_stride + base
     tenancy = expected_generation_ptr + row * generation_stride + base
-    content = expected_tag_ptr + row * tag_stride + base * PAGE
+    shift = base * PAGE + (tl.load(lag_ptr + row) if LAGGED else 0)
+    content = expected_tag_ptr + row * tag_stride + shift
+    least, most = -shift, tokens - shift
     pages = ()
     for place in tl.static_range(PAGES):
         pages = pages + (_entry(table, tenancy, block + place, columns - base),)  # noqa: RUF005 (a kernel cannot unpack)
@@ -85,16 +88,16 @@ def check_kernel(
         wrong = tl.zeros([CELLS], tl.int32)
         for place in tl.static_range(PAGES):
             _, missing, stranger, unlawful, other = _findings(
-                pages[place][0], pages[place][1], tags_ptr, states_ptr, generation_ptr, content, block + place, start,
-                end, legal, PAGE, CELLS,
+                pages[place][0], pages[place][1], tags_ptr, states_ptr, generation_ptr, content, least, most,
+                block + place, start, end, legal, PAGE, CELLS, LAGGED,
             )  # fmt: skip
             wrong |= (missing | stranger | unlawful | other).to(tl.int32)
         if tl.max(wrong, 0) > 0:
             for again in range(PAGES):
                 page, claimed = _entry(table, tenancy, block + again, columns - base)
                 position, missing, stranger, unlawful, other = _findings(
-                    page, claimed, tags_ptr, states_ptr, generation_ptr, content, block + again, start, end, legal,
-                    PAGE, CELLS,
+                    page, claimed, tags_ptr, states_ptr, generation_ptr, content, least, most, block + again, start,
+                    end, legal, PAGE, CELLS, LAGGED,
                 )  # fmt: skip
                 _report(counts_ptr, first_ptr, row, position, missing, stranger, unlawful, other)
 
@@ -104,14 +107,16 @@ def check_launch(call: CheckCall, longest: int, pages: int = 2, warps: int = 4) 
     verdict, page_size = call.verdict, call.cells.tags.shape[1]
     arguments = (
         call.cells.tags, call.cells.states, call.generation, call.expected_tag, call.expected_generation, call.table,
-        call.base, call.start, call.end, verdict.counts, verdict.first, call.table.stride(0), call.table.shape[1],
-        call.expected_tag.stride(0), call.expected_generation.stride(0), call.legal,
+        call.base, call.start, call.end, call.base if call.lag is None else call.lag, verdict.counts, verdict.first,
+        call.table.stride(0), call.table.shape[1], call.expected_tag.stride(0), call.expected_generation.stride(0),
+        call.legal, call.expected_tag.shape[1],
     )  # fmt: skip
     constants = {
         "PAGE": page_size,
         "CELLS": power_of_two(page_size),
         "PAGES": pages,
         "ORIGIN": call.from_origin,
+        "LAGGED": call.lag is not None,
         "num_warps": warps,
     }
     blocks = cdiv(longest - 1, page_size) + 1 if longest else 0  # a range may start inside a page

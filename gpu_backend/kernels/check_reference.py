@@ -21,7 +21,10 @@ def check_reference(call: CheckCall) -> None:
         slot = page.clamp(min=0)
         same = call.generation[slot] == call.expected_generation[row, absolute // page_size]
         lawful = ((call.legal >> call.cells.states[slot, offset].int()) & 1) == 1
-        equal = call.cells.tags[slot, offset] == call.expected_tag[row, absolute]
+        token = absolute + (0 if call.lag is None else int(call.lag[row]))
+        told = (token >= 0) & (token < call.expected_tag.shape[1])
+        expected = call.expected_tag[row, token.clamp(0, call.expected_tag.shape[1] - 1)]
+        equal = call.cells.tags[slot, offset] == torch.where(told, expected, 0)
         findings = {
             Reason.UNBACKED: ~backed,
             Reason.TENANCY: backed & ~same,

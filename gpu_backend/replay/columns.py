@@ -31,17 +31,49 @@ class DeviceColumn:
         self.seen_page = torch.full((rows, columns), UNSEEN, dtype=torch.int32, device=device)
         self.seen_generation = torch.zeros((rows, columns), dtype=torch.int32, device=device)
         self.origin = torch.zeros(rows, dtype=torch.int32, device=device)
+        self._loaded = [0] * rows  # tokens that a row of ``expected`` holds; 0 behind them
         self.beyond: list[tuple[int, int]] = []  # row slots that name a page outside the pool, and the page
         self._known: list[tuple[TableRow, NDArray[np.int32]] | None] = [None] * rows
+        self._named: set[int] = set()  # row slots of the last step, the only ones that are backed
 
     # -- tables --------------------------------------------------------------------------------------------------
 
     def upload(self, slots: Sequence[int], told: Sequence[TableRow], unbacked: Unbacked) -> None:
         """Queue the rows of a step, named by slots of the model, and resolve what no page backs."""
-        if slots:
+        if slots and self.buffer.rule is TableUpload.SHARED_BUFFER:
             entries = np.stack([self._entries(slot, row) for slot, row in zip(slots, told, strict=True)])
             self.buffer.upload(torch.tensor(slots), torch.from_numpy(entries))
+        elif slots:
+            changes = self.changes(slots, told)
+            if changes is not None:
+                self.buffer.change(sent(torch.from_numpy(changes), self.table.device))
         self.table = self.resolved(self.buffer.table, unbacked)
+
+    def changes(self, slots: Sequence[int], told: Sequence[TableRow]) -> NDArray[np.int64] | None:
+        """Entries that a step has to change, so that its rows are as ``told`` and all others unbacked.
+
+        Row, column and page, int64 ``[3, n]``; ``None`` where nothing changes.
+        """
+        parts = list[tuple[int, NDArray[np.int64], NDArray[np.int32]]]()
+        named = set(slots)
+        if named != self._named:
+            for slot in sorted(self._named - named):
+                known, self._known[slot] = self._known[slot], None
+                if known is not None:
+                    backed = np.flatnonzero(known[1] != UNBACKED)
+                    parts.append((slot, backed, np.full(len(backed), UNBACKED, dtype=np.int32)))
+            self._named = named
+        for slot, row in zip(slots, told, strict=True):
+            known = self._known[slot]
+            if known is None or known[0] is not row:
+                entries = self._entries(slot, row)
+                changed = np.flatnonzero(entries != (UNBACKED if known is None else known[1]))
+                parts.append((slot, changed, entries[changed]))
+        if not parts:
+            return None
+        slot, column, page = zip(*parts, strict=True)
+        place = np.repeat(slot, [len(columns) for columns in column])
+        return np.stack([place, np.concatenate(column), np.concatenate(page)])
 
     def _entries(self, slot: int, row: TableRow) -> NDArray[np.int32]:
         known = self._known[slot]
@@ -103,7 +135,9 @@ class DeviceColumn:
         count = min(len(tags), self.tokens)
         known = torch.from_numpy(np.ascontiguousarray(tags[:count]).view(np.int64))
         self.expected[slot, :count] = sent(known, self.expected.device)
-        self.expected[slot, count:].fill_(0)
+        if count < self._loaded[slot]:
+            self.expected[slot, count : self._loaded[slot]].fill_(0)
+        self._loaded[slot] = count
 
 
 def dense(row: TableRow, columns: int) -> NDArray[np.int32]:

@@ -133,15 +133,15 @@ class ExtentCounted(Wrapped):
 def _stale_table(follower: DeviceWorld) -> None:
     """Every third upload of a table is lost: the step reads what is there."""
     for column in follower.memory.columns:
-        upload, count = column.buffer.upload, 0
+        change, count = column.buffer.change, 0
 
-        def lossy(rows: torch.Tensor, entries: torch.Tensor, upload: Callable[..., None] = upload) -> None:
+        def lossy(entries: torch.Tensor, change: Callable[..., None] = change) -> None:
             nonlocal count
             count += 1
             if count % 3:
-                upload(rows, entries)
+                change(entries)
 
-        column.buffer.upload = lossy
+        column.buffer.change = lossy
 
 
 def _load_late(follower: DeviceWorld) -> None:

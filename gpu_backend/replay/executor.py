@@ -17,11 +17,10 @@ from gpu_backend.replay.findings import Place, violations
 from gpu_backend.replay.full import AttentionProbe, differing_cells, unspelled, wrong_outputs
 from gpu_backend.replay.journal import encoded
 from gpu_backend.replay.memory import DeviceMemory
-from gpu_backend.replay.reads import ReadCheck
+from gpu_backend.replay.page_batch import PageBatch
 from gpu_backend.replay.records import RecordRunner
-from gpu_backend.replay.rows import Chunks, VerifyRows
 from gpu_backend.replay.segments import Segment, close
-from gpu_backend.replay.standins import DeviceStandIns
+from gpu_backend.replay.stepper import Stepper
 from gpu_backend.replay.supported import require_replayable
 from gpu_backend.replay.transfer import carry
 from model.copies import Copy
@@ -31,7 +30,6 @@ from model.invariants.base import Violation
 from model.ops import World
 from model.plan import ContextRow, GenerationRow, Record, StepPlan
 from model.request import GENERATION
-from model.rules.device import TableUpload
 from model.wire import Leg
 
 
@@ -60,15 +58,15 @@ class DeviceWorld(Follower):
 
     def __init__(
         self, world: World, device: torch.device, kernels: Kernels, content: Synthetic, *, checks: bool = True,
-        full: bool = False,
+        full: bool = False, graphs: bool = False,
     ) -> None:  # fmt: skip
         require_replayable(world.build)
         self.world, self.engine, self.checks = world, world.engine, checks
         self.memory = DeviceMemory(world.engine, device, kernels, content, checks=checks, debug=full)
         self.records = RecordRunner(self.memory)
-        self.chunks, self.verify = Chunks(self.memory), VerifyRows(self.memory)
         self.probe = AttentionProbe(self.memory) if full else None
-        self.stand_ins, self.reads = DeviceStandIns(self.memory), ReadCheck(self.memory, self.probe)
+        self.steps = Stepper(self.memory, self.records, self.probe, graphs=graphs and not full)
+        self._told = False  # whether the journal has the state behind the step that ran last
         self.channel = Channel(keep=False)
         self.counts = Counts()
         self.tap = TappedChannel(world.log.memory) if world.watch is not None else None
@@ -201,13 +199,18 @@ class DeviceWorld(Follower):
 
     def _run(self, records: list[tuple], end: int) -> None:
         """Run ``records[.. end]`` as far as they have not run yet."""
+        self.records.flush(self._run_up_to_batch(records, end))
+
+    def _run_up_to_batch(self, records: list[tuple], end: int) -> PageBatch:
+        """The same, but for grants and publications at the end, which come back."""
         done = self._done if records is self._head else 0
         for record in records[done:end]:
             if record[0] == Record.BEGIN:
                 self.requests[record[1]] = record[2].request_id
-        self.records.run(records[done:end])
+        batch = self.records.run_up_to_batch(records[done:end])
         self.counts.records += max(0, end - done)
         self._head, self._done = records, max(done, end)
+        return batch
 
     def _step(self, plan: StepPlan, accepted: Sequence[int]) -> None:
         """One iteration: its records, what its rows read, what they write."""
@@ -216,48 +219,21 @@ class DeviceWorld(Follower):
         self.records.iteration = plan.iteration
         for found in memory.findings:
             found.clear()
-        self._run(plan.records, len(plan.records))
+        batch = self._run_up_to_batch(plan.records, len(plan.records))
         self._head, self._done = None, 0
-        context, generation, taken = self._live(plan, accepted)
-        self._upload(plan)
-        if memory.checks:
-            self.reads.run(context, generation, taken)
-        for row in context:
-            self.chunks.run(row, plan.iteration)
-        self.verify.run(generation, taken, plan.iteration)
-        self.stand_ins.run(plan, self.records.iteration)
-        self.counts.steps += 1
-        self.counts.rows += len(context) + len(generation)
-
-    def _live(self, plan: StepPlan, accepted: Sequence[int]) -> tuple[list[ContextRow], list[GenerationRow], list[int]]:
-        """Rows whose requests have not ended; those of others run on, and nobody looks."""
-        known = self.memory.known
-        context = [row for row in plan.context if row.owner in known]
-        generation, taken = [], []
-        for row, count in zip(plan.generation, accepted, strict=True):
-            if row.owner in known:
-                generation.append(row)
-                taken.append(count)
-        for row in (*context, *generation):
-            self.memory.load(row.slot, row.owner)
-        return context, generation, taken
-
-    def _upload(self, plan: StepPlan) -> None:
-        """Every row's table, those of ended requests too; a shared buffer keeps what a step leaves in it."""
-        rows = (*plan.context, *plan.generation)
-        if not rows and plan.device.table is not TableUpload.SHARED_BUFFER:
-            return
-        slots = [row.slot for row in rows]
-        for column in self.memory.columns:
-            column.upload(slots, [row.tables[column.index] for row in rows], plan.device.unbacked)
+        self._told = self.steps.run(plan, accepted, batch)
+        for column in memory.columns:
             for slot, page in column.beyond:
                 self._beyond(plan, column, slot, page)
             column.beyond.clear()
+        self.counts.steps += 1
+        self.counts.rows = self.steps.rows
 
     # -- comparison ----------------------------------------------------------------------------------------------
 
     def _closed(self, plan: StepPlan | None, accepted: tuple[int, ...]) -> Segment:
-        return close(self.memory, self.records, self.reads, self.probe, plan, accepted)
+        told, self._told = self._told, False
+        return close(self.memory, self.records, self.steps.reads, self.probe, plan, accepted, told=told)
 
     def _due(self) -> list[Segment]:
         """What ran before the oldest step that has not settled."""

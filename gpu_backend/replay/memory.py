@@ -47,9 +47,10 @@ class DeviceMemory:
         self.rules = engine.rules_of_device
         self.page_size, self.vocabulary = limits.page_size, engine.config.vocabulary
         self.journal = Journal()
-        width = 1 + engine.config.drafter.drafts
+        width = self.width = 1 + engine.config.drafter.drafts
         span = max((column.lifecycle.lookahead for column in twin.columns), default=0)
         tokens = limits.max_seq_len + limits.extra_tokens + (limits.run_ahead + 3) * width + 2 * span + 2
+        self.tokens = tokens
         self.entries = cdiv(tokens + width, self.page_size) + 1
         self.planes = [
             Planes(
@@ -58,7 +59,7 @@ class DeviceMemory:
             for name, pool in twin.pools.items()
         ]  # fmt: skip
         by_name = {planes.name: planes for planes in self.planes}
-        self.dummy_slot = limits.max_batch
+        self.dummy_slot, self.batches = limits.max_batch, tuple(limits.graph_batches)
         rows = limits.max_batch + 1
         self.rows = RowSlots(rows, self.page_size, tokens + width, engine.rules.slots, kernels, device)
         self.columns = [

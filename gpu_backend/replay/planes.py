@@ -54,8 +54,8 @@ class CopyStream:
 class Planes:
     """Slots ``0 .. device_pages`` are pages of the device, those behind them slots of the host tier.
 
-    ``tenant`` int64 ``[slots]`` is the owner that a page was granted to, ``sealed`` int32 ``[slots]`` how many of its
-    first tokens are published and must not change. Both lie on the device.
+    ``tenant`` int64 ``[slots + 1]`` is the owner that a page was granted to, ``sealed`` int32 ``[slots + 1]`` how many
+    of its first tokens are published and must not change. Both lie on the device.
     """
 
     def __init__(
@@ -70,8 +70,9 @@ class Planes:
             self.host.tags.fill_(SENTINEL[CellState.UNWRITTEN])
             self.host.states.fill_(int(CellState.UNWRITTEN))
         total = size.device_pages + size.host_pages
-        self.tenant = torch.zeros(total, dtype=torch.int64, device=device)
-        self.sealed = torch.zeros(total, dtype=torch.int32, device=device)
+        self.nobody = total  # a slot behind all: what pads a batch of slots goes there
+        self.tenant = torch.zeros(total + 1, dtype=torch.int64, device=device)
+        self.sealed = torch.zeros(total + 1, dtype=torch.int32, device=device)
 
     def on_device(self, slot: int) -> bool:
         """Whether a slot is a page of the device."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
 from gpu_backend.calls import CheckCall
@@ -11,8 +9,7 @@ from gpu_backend.cells import ONLY_FINAL
 from gpu_backend.replay.columns import DeviceColumn
 from gpu_backend.replay.full import AttentionProbe, ReadRange
 from gpu_backend.replay.memory import DeviceMemory
-from gpu_backend.replay.planes import upload
-from model.plan import ContextRow, GenerationRow
+from gpu_backend.replay.step_rows import StepRows
 from model.rules.device import Rebase
 
 
@@ -24,27 +21,16 @@ class ReadCheck:
         self.slotted = memory.twin.kind.slot
         # 1 for row slots whose base lay a page or more behind their length when they ran last, int32 [rows].
         self.strange = torch.zeros_like(memory.rows.length)
+        self._longest = memory.tokens
 
-    def run(self, context: Sequence[ContextRow], generation: Sequence[GenerationRow], accepted: Sequence[int]) -> None:
-        """Check all rows of a step; ``accepted`` tokens of each verify row will be folded before its drafter reads."""
-        memory, rows = self.memory, (*context, *generation)
-        if not rows:
-            return
-        chunks = len(context)
-        numbers = [
-            [row.slot for row in rows],
-            [row.start for row in context] + [0] * len(generation),
-            [0] * chunks + list(accepted),
-            [memory.rows.place_of[row.owner] for row in rows],
-            [row.drafts for row in rows],
-            [1] * chunks + [0] * len(generation),
-        ]
-        told = upload([number for line in numbers for number in line], memory.device).view(len(numbers), -1)
-        slot, start, taken, place, drafts, chunk = told
+    def run(self, rows: StepRows) -> None:
+        """Check all rows of a step; the tokens taken of a verify row will be folded before its drafter reads."""
+        memory, slot = self.memory, rows.slot
+        self._longest = rows.longest
         owner, drafter = memory.rows.owner[slot], memory.rows.drafter
         strange = drafter.base[slot] * memory.page_size >= drafter.length[slot] + memory.page_size
         self.strange[slot] = strange.int()
-        position = torch.where(chunk > 0, start, memory.rows.length[slot].long())
+        position = torch.where(rows.chunk, rows.start, memory.rows.length[slot].long())
         for column in memory.target_columns:
             column.note_generations(slot, owner)
             low = _read_from(column, position)
@@ -54,9 +40,9 @@ class ReadCheck:
         for column in memory.draft_columns:
             column.note_generations(slot, owner)
             if self.slotted:
-                self._slotted(column, slot, position, taken, (drafts > 0) & (chunk == 0))
+                self._slotted(column, slot, rows.taken, rows.drafting & ~rows.chunk)
             else:
-                self._plain(column, slot, position, memory.rows.final[place], drafts > 0)
+                self._plain(column, slot, position, memory.rows.final[rows.place], rows.drafting)
 
     def _sinks(self, column: DeviceColumn, high: torch.Tensor) -> torch.Tensor:
         sinks = column.life.sink_blocks(column.page_size) * column.page_size
@@ -82,7 +68,6 @@ class ReadCheck:
         self,
         column: DeviceColumn,
         slot: torch.Tensor,
-        position: torch.Tensor,
         taken: torch.Tensor,
         reads: torch.Tensor,
     ) -> None:
@@ -93,19 +78,16 @@ class ReadCheck:
         high = memory.rows.drafter.length[slot].long()
         low = torch.maximum(hidden, _read_from(column, high + taken))
         low, high = torch.where(reads, low, 0), torch.where(reads, high, 0)
-        expected = self._trailing(column)
         if memory.rules.rebase is Rebase.WRITES:
-            self._check(column, slot, low, high, expected=expected, table=column.shifted(base))
+            self._check(column, slot, low, high, table=column.shifted(base), trailing=True)
             return
         shift = torch.where(reads, hidden, 0)
-        self._check(column, slot, low - shift, high - shift, base, expected)
+        self._check(column, slot, low - shift, high - shift, base, trailing=True)
 
     def _trailing(self, column: DeviceColumn) -> torch.Tensor:
-        """Expected tags of cells where slots trail their requests: a cell holds the token that far behind it."""
-        lags = self.memory.rows.lag
-        if not any(lags):
-            return column.expected
+        """Expected tags by cell where slots trail their requests: a cell holds the token that far behind it."""
         expected = column.expected.clone()
+        lags = self.memory.rows.lag
         for slot, lag in enumerate(lags):
             if lag > 0:
                 expected[slot, :-lag] = column.expected[slot, lag:]
@@ -120,14 +102,19 @@ class ReadCheck:
         low: torch.Tensor,
         high: torch.Tensor,
         base: torch.Tensor | None = None,
-        expected: torch.Tensor | None = None,
         table: torch.Tensor | None = None,
+        *,
+        trailing: bool = False,
     ) -> None:
-        """Check positions ``[low, high)`` of rows ``slot``, counted from ``base`` pages on."""
+        """Check positions ``[low, high)`` of rows ``slot``, counted from ``base`` pages on.
+
+        ``trailing``: the cells are of slots that may trail their requests.
+        """
         memory, pool = self.memory, column.planes.pool
         reads = ReadRange(
             column, slot, low, torch.maximum(low, high), column.origin if base is None else base,
-            column.expected if expected is None else expected, column.table if table is None else table,
+            self._trailing(column) if trailing and self.probe is not None else column.expected,
+            column.table if table is None else table,
         )  # fmt: skip
         span = torch.zeros((2, len(column.origin)), dtype=torch.int32, device=memory.device)
         span[:, slot] = torch.stack([reads.low, reads.high]).int()
@@ -135,7 +122,7 @@ class ReadCheck:
             CheckCall(
                 pool.cells,
                 pool.generation,
-                reads.expected,
+                column.expected,
                 column.seen_generation,
                 reads.table,
                 reads.base,
@@ -143,8 +130,9 @@ class ReadCheck:
                 span[1],
                 memory.findings[column.index].reads,
                 ONLY_FINAL,
+                lag=memory.rows.trail if trailing else None,
             ),
-            column.tokens,
+            self._longest,
         )
         if self.probe is not None:
             self.probe.look(reads)

@@ -8,15 +8,18 @@ from collections.abc import Callable, Sequence
 import torch
 
 from gpu_backend.cells import CellState
-from gpu_backend.replay.journal import logged
+from gpu_backend.replay.journal import Part, logged
 from gpu_backend.replay.memory import DeviceMemory
-from gpu_backend.replay.planes import FIRST_PAGE, upload
+from gpu_backend.replay.page_batch import PageBatch, Room, carry_out
+from gpu_backend.replay.planes import FIRST_PAGE, sent, upload
 from model.copies import Copy
 from model.events import Kind
-from model.plan import Record
+from model.plan import BEGIN, CLAIM, END, GRANT, PUBLISH, UNBIND, Record
 from model.reader import vouched_tokens
 from model.request import Request
 from model.rules.claim import Claim
+
+UNORDERED = (BEGIN, END, CLAIM, UNBIND)  # records that touch no page: grants around them may come together
 
 
 class RecordRunner:
@@ -34,8 +37,43 @@ class RecordRunner:
 
     def run(self, records: Sequence[tuple]) -> None:
         """Carry out ``records`` in order."""
+        self.flush(self.run_up_to_batch(records))
+
+    def run_up_to_batch(self, records: Sequence[tuple]) -> PageBatch:
+        """Carry out ``records`` in order but for the grants and publications at their end, which come back."""
+        batch = PageBatch(self.memory)
         for record in records:
+            if record[0] == GRANT or record[0] == PUBLISH:
+                if self._taken(batch, record):
+                    continue
+                batch = self.flush(batch)
+                if self._taken(batch, record):
+                    continue
+            elif not batch.empty and record[0] not in UNORDERED:
+                batch = self.flush(batch)
             _ACTIONS[record[0]](self, *record[1:])
+        return batch
+
+    def _taken(self, batch: PageBatch, record: tuple) -> bool:
+        if record[0] == GRANT:
+            return batch.grant(*record[1:])
+        return not self.flying and batch.publish(*record[1:])
+
+    def flush(self, batch: PageBatch) -> PageBatch:
+        """Carry out a batch; an empty one to go on with."""
+        if batch.empty:
+            return batch
+        memory, kept = self.memory, list[tuple[Part, Room]]()
+        for planes, part in zip(memory.planes, batch.pools, strict=True):
+            if not any(part.room):
+                kept.append((Part(0, 0, 0), part.room))
+                continue
+            told = sent(torch.from_numpy(part.pack(part.room, planes.nobody)), memory.device)
+            fields = carry_out(memory, planes, told, part.room, self.unfinished)
+            kept.append((memory.journal.keep(fields), part.room) if memory.checks else (Part(0, 0, 0), part.room))
+        if memory.checks:
+            batch.refer(memory.journal, self.iteration, kept)
+        return PageBatch(memory)
 
     # -- pages ---------------------------------------------------------------------------------------------------
 

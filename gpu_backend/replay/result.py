@@ -17,7 +17,8 @@ class ReplayOrder:
 
     ``acceptance`` and ``mode`` as the command line has them; ``exact`` asks for kernels whose bits do not depend on
     the batch. ``launch`` says when a step runs: at its ``settle``, or at its ``dispatch``, ahead of the results of
-    the one before, with counts that a first run of the sim made known.
+    the one before, with counts that a first run of the sim made known. ``graphs``: steps of verify rows alone are
+    padded to a batch size and captured as CUDA graphs; ``None`` for on a GPU, except where ``check`` is ``full``.
     """
 
     device: str | None = None
@@ -26,6 +27,7 @@ class ReplayOrder:
     check: str = TAGS
     exact: bool = False
     launch: str = "settle"
+    graphs: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class WorkerReplay:
     ``events`` memory events were compared, ``slots`` rows' lengths and bases with the engine's, ``cells`` at the end
     cell by cell, ``outputs`` of attention with what the rows' tokens give. ``ahead`` is the most steps that had run
     and not settled. ``seconds`` is the time that the device's
-    part of settles took, ``dispatch_seconds`` that of dispatches.
+    part of settles took, ``dispatch_seconds`` that of dispatches. ``in_graphs`` steps were padded to a batch size.
     """
 
     device_digest: str
@@ -51,6 +53,7 @@ class WorkerReplay:
     ahead: int
     seconds: float
     dispatch_seconds: float
+    in_graphs: int = 0
 
     @property
     def equal(self) -> bool:

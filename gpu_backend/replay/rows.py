@@ -15,10 +15,11 @@ from gpu_backend.cells import CellState
 from gpu_backend.replay.columns import DeviceColumn
 from gpu_backend.replay.journal import logged
 from gpu_backend.replay.memory import DeviceMemory
-from gpu_backend.replay.planes import sent, upload
+from gpu_backend.replay.planes import sent
+from gpu_backend.replay.step_rows import StepRows
 from model.drafter import Pass
 from model.events import Kind
-from model.plan import ContextRow, GenerationRow
+from model.plan import ContextRow
 from model.rules.device import Provisional, Rebase, Trim
 
 Cells = tuple[torch.Tensor, torch.Tensor]
@@ -100,37 +101,26 @@ class VerifyRows:
         self.tag_span = memory.twin.tag_span
         self.drafter = memory.draft_columns[0] if memory.draft_columns else None
 
-    def run(self, rows: Sequence[GenerationRow], accepted: Sequence[int], iteration: int) -> None:
-        """Verify ``rows``, of which ``accepted`` tokens each are committed, let the drafter pass, log the frontiers."""
-        memory = self.memory
-        count = len(rows)
-        if count:
-            numbers = [row.slot for row in rows] + list(accepted) + [row.width for row in rows]
-            slot, taken, width = upload(numbers, memory.device).view(3, count)
-            start = memory.rows.length[slot].long()
-            self._verify(slot, start, taken, width, max(row.width for row in rows))
-            memory.rows.length[slot] = (start + taken).int()
-            drafting = [place for place, row in enumerate(rows) if row.drafts and memory.draft_columns]
-            if len(drafting) < count:
-                memory.rows.drafter.length[slot] = (start + taken).int()
-            if drafting:
-                own = [rows[place] for place in drafting]
-                if len(drafting) < count:
-                    chosen = upload(drafting, memory.device)
-                    slot, start, taken = slot[chosen], start[chosen], taken[chosen]
-                places = upload([memory.rows.place_of[row.owner] for row in own], memory.device)
-                self._pass(own, slot, start, taken, places)
-        if memory.checks:
-            self._log(rows, accepted, iteration)
+    def run(self, rows: StepRows) -> torch.Tensor:
+        """Verify rows, let the drafter pass; returns what is logged of them, int64 ``[rows, 9]``."""
+        state = self.memory.rows
+        start = state.length[rows.slot].long()
+        drafted = state.drafter.length[rows.slot].long()
+        self._verify(rows, start)
+        after = start + rows.taken
+        state.length[rows.slot] = after.int()
+        behind = torch.where(rows.chunk, drafted, after)  # padding rows leave their slot as it is
+        if self.memory.draft_columns:
+            behind = torch.where(rows.drafting, self._pass(rows, start, drafted), behind)
+        state.drafter.length[rows.slot] = behind.int()
+        return self._logged(rows)
 
-    def _verify(
-        self, slot: torch.Tensor, start: torch.Tensor, taken: torch.Tensor, width: torch.Tensor, widest: int
-    ) -> None:
+    def _verify(self, rows: StepRows, start: torch.Tensor) -> None:
         """Target cells: content up to what is committed, drafts behind it."""
-        column_of = torch.arange(widest, device=self.memory.device)
+        column_of = torch.arange(rows.widest, device=self.memory.device)
         position = start[:, None] + column_of
-        given, final = column_of < width[:, None], column_of < taken[:, None]
-        self._store(self.memory.target_columns, slot, position, final, given)
+        given, final = column_of < rows.width[:, None], column_of < rows.taken[:, None]
+        self._store(self.memory.target_columns, rows.slot, position, final, given)
 
     def _store(
         self,
@@ -158,56 +148,49 @@ class VerifyRows:
 
     # -- the drafter's pass --------------------------------------------------------------------------------------
 
-    def _pass(
-        self,
-        rows: Sequence[GenerationRow],
-        slot: torch.Tensor,
-        start: torch.Tensor,
-        taken: torch.Tensor,
-        places: torch.Tensor,
-    ) -> None:
-        """Fold the accepted tokens into the drafter's context, then draft."""
-        memory, state = self.memory, self.memory.rows
+    def _pass(self, rows: StepRows, start: torch.Tensor, drafted: torch.Tensor) -> torch.Tensor:
+        """Fold the accepted tokens into the drafter's context, then draft; returns the drafter's new lengths.
+
+        Rows that are not drafting store nothing.
+        """
+        memory, state, taken = self.memory, self.memory.rows, rows.taken
         own = self.kind.slot or memory.rules.trim is not Trim.ACCEPTED
-        length = state.drafter.length[slot].long() if own else start
+        length = drafted if own else start
         lag, after = start - length, length + taken
-        width = max(row.width for row in rows)
+        final = state.final[rows.place]
         for column in memory.draft_columns:
-            self._fold(column, slot, length, after, lag, state.final[places], width)
-        drafts = upload([row.width - 1 for row in rows], memory.device)
-        self._draft(slot, after, length, drafts, width)
+            self._fold(column, rows, (length, after, lag), final)
+        drafts = rows.width - 1
+        self._draft(rows, after, length, drafts)
         kept = after
         if not self.kind.slot and memory.rules.trim is Trim.REJECTED:
             rejected = drafts - (taken - 1)
             kept = after - (taken - (drafts - torch.minimum(rejected + 1, drafts)))
-        state.drafter.length[slot] = kept.int()
-        state.final[places] = after + lag - max(0, self.tag_span - 1)
+        state.final[rows.place] = torch.where(rows.drafting, after + lag - max(0, self.tag_span - 1), final)
+        return kept
 
     def _fold(
         self,
         column: DeviceColumn,
-        slot: torch.Tensor,
-        length: torch.Tensor,
-        after: torch.Tensor,
-        lag: torch.Tensor,
+        rows: StepRows,
+        lengths: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
         final: torch.Tensor,
-        width: int,
     ) -> None:
+        """Cells of tokens from the drafter's length on up to that behind the step; ``lengths``: both, and the lag."""
         memory, span = self.memory, column.life.lookahead
+        length, after, lag = lengths
         begin = torch.minimum(length, final - lag) if span > 1 else length
         end = after - max(0, span - 1)
-        step = torch.arange(width + max(0, span - 1), device=memory.device)
+        step = torch.arange(rows.widest + max(0, span - 1), device=memory.device)
         position = begin[:, None] + step
-        given = position < end[:, None]
+        given = (position < end[:, None]) & rows.drafting[:, None]
         if memory.rules.provisional is Provisional.KEPT:
             first = (step == 0).expand_as(position)
-            rows = fold_rows(Provisional.KEPT, slot[:, None].expand_as(position).int(), first)
-            given = given & (rows >= 0)
-        self._store([column], slot, position, torch.ones_like(given), given, lag)
+            kept = fold_rows(Provisional.KEPT, rows.slot[:, None].expand_as(position).int(), first)
+            given = given & (kept >= 0)
+        self._store([column], rows.slot, position, torch.ones_like(given), given, lag)
 
-    def _draft(
-        self, slot: torch.Tensor, after: torch.Tensor, length: torch.Tensor, drafts: torch.Tensor, width: int
-    ) -> None:
+    def _draft(self, rows: StepRows, after: torch.Tensor, length: torch.Tensor, drafts: torch.Tensor) -> None:
         """Cells that the pass leaves behind its context."""
         memory = self.memory
         block = self.kind.writes is Pass.BLOCK
@@ -217,30 +200,30 @@ class VerifyRows:
                 table = self._write_table(column)
                 told = column.buffer.table if table is column.table else table  # before unbacked entries resolve
                 view = table, self._bounds(column, told)
-                self._fixed(column, slot, after, (length + drafts + 1, CellState.MASKED, width), view)
-                self._fixed(column, slot, after, (reach, CellState.PROVISIONAL, width), view)
+                self._fixed(column, rows, after, (length + drafts + 1, CellState.MASKED), view)
+                self._fixed(column, rows, after, (reach, CellState.PROVISIONAL), view)
                 continue
             final = after - max(0, column.life.lookahead - 1)
-            position = final[:, None] + torch.arange(width + column.life.lookahead, device=memory.device)
-            given = position < reach[:, None]
-            self._store([column], slot, position, torch.zeros_like(given), given)
+            position = final[:, None] + torch.arange(rows.widest + column.life.lookahead, device=memory.device)
+            given = (position < reach[:, None]) & rows.drafting[:, None]
+            self._store([column], rows.slot, position, torch.zeros_like(given), given)
 
     def _fixed(
         self,
         column: DeviceColumn,
-        slot: torch.Tensor,
+        rows: StepRows,
         after: torch.Tensor,
-        what: tuple[torch.Tensor, CellState, int],
+        what: tuple[torch.Tensor, CellState],
         view: tuple[torch.Tensor, torch.Tensor],
     ) -> None:
         """Columns from ``after`` up to an end, clamped to the last cell that the row may address."""
-        memory, (end, state, width) = self.memory, what
-        table, bound = view[0], view[1][slot][:, None]
-        position = after[:, None] + torch.arange(width, device=memory.device)
-        given = (position < end[:, None]) & (bound > 0)
+        memory, (end, state) = self.memory, what
+        table, bound = view[0], view[1][rows.slot][:, None]
+        position = after[:, None] + torch.arange(rows.widest, device=memory.device)
+        given = (position < end[:, None]) & (bound > 0) & rows.drafting[:, None]
         position = torch.minimum(position, bound - 1).reshape(-1)
-        rows = slot[:, None].expand_as(given).reshape(-1)
-        memory.store(column, rows, position, memory.fill(state, position), given.reshape(-1), table)
+        slot = rows.slot[:, None].expand_as(given).reshape(-1)
+        memory.store(column, slot, position, memory.fill(state, position), given.reshape(-1), table)
 
     def _bounds(self, column: DeviceColumn, table: torch.Tensor) -> torch.Tensor:
         """Positions that each row of a table may address, int64 ``[rows]``; the same kernel as for a rebased view."""
@@ -253,14 +236,10 @@ class VerifyRows:
 
     # -- the log -------------------------------------------------------------------------------------------------
 
-    def _log(self, rows: Sequence[GenerationRow], accepted: Sequence[int], iteration: int) -> None:
-        memory, state = self.memory, self.memory.rows
-        if not rows:
-            memory.journal.add(Kind.MEM_STEP, (iteration,))
-            return
-        slot, taken = upload([row.slot for row in rows] + list(accepted), memory.device).view(2, len(rows))
+    def _logged(self, rows: StepRows) -> torch.Tensor:
+        memory, state, slot = self.memory, self.memory.rows, rows.slot
         length, drafted = state.length[slot].long(), state.drafter.length[slot].long()
-        fields = [state.owner[slot], length, taken, state.drafter.base[slot].long(), drafted]
+        fields = [state.owner[slot], length, rows.taken, state.drafter.base[slot].long(), drafted]
         page, tag = memory.target_columns[0].cell_at(slot, length - 1)
         fields += [page, logged(tag)]
         if self.drafter is None:
@@ -268,4 +247,4 @@ class VerifyRows:
         else:
             page, tag = self.drafter.cell_at(slot, drafted - max(1, self.tag_span))
             fields += [page, logged(tag)]
-        memory.journal.add(Kind.MEM_STEP, (iteration,), torch.stack(fields, 1))
+        return torch.stack(fields, 1)

@@ -22,25 +22,30 @@ Event = tuple[Kind, tuple[int, ...]]
 class Segment:
     """Events of one step (``plan``) or of records between two, and copies of what later steps will change.
 
-    ``state`` int32 ``[4, rows]``: lengths, the drafter's lengths and bases, strange bases. ``bound`` and ``lag`` are
-    the host's notes on row slots, ``accepted`` the counts that the step ran with.
+    ``bound`` and ``lag`` are the host's notes on row slots, ``accepted`` the counts that the step ran with.
     """
 
     plan: StepPlan | None
     accepted: tuple[int, ...]
     journal: Journal
-    state: torch.Tensor
-    unfinished: torch.Tensor
-    findings: list[torch.Tensor]
     wrong: list[tuple[DeviceColumn, torch.Tensor]]
     bound: dict[int, int]
     lag: list[int]
     events: list[Event] = field(default_factory=list)
 
     def read(self) -> tuple[list[int], bool, list[list[int]]]:
-        """Fetch everything in one copy: the state, whether unfinished cells were published, the columns' findings."""
-        self.events, (state, unfinished, *found) = self.journal.read(self.state, self.unfinished, *self.findings)
+        """What was queued: :func:`slots_state`, whether unfinished cells were published, the columns' findings."""
+        self.events, behind = self.journal.read()
+        if not behind:
+            return [], False, []
+        state, unfinished, *found = behind
         return state, bool(unfinished[0]), found
+
+
+def slots_state(memory: DeviceMemory, reads: ReadCheck) -> torch.Tensor:
+    """Lengths, the drafter's lengths and bases, strange bases; int32 ``[4, rows]``."""
+    rows = memory.rows
+    return torch.stack([rows.length, rows.drafter.length, rows.drafter.base, reads.strange])
 
 
 def close(
@@ -50,23 +55,22 @@ def close(
     probe: AttentionProbe | None,
     plan: StepPlan | None,
     accepted: tuple[int, ...],
+    *,
+    told: bool = False,
 ) -> Segment:
-    """End a segment: what happened since the last one, as the device has it now."""
-    rows = memory.rows
+    """End a segment: what happened since the last one, as the device has it now.
+
+    ``told``: the journal has the state and the findings already.
+    """
     journal, memory.journal = memory.journal, Journal()
-    unfinished = records.unfinished.clone()
-    records.unfinished.zero_()
+    if memory.checks and not told:
+        journal.behind(journal.keep(slots_state(memory, reads)))
+        journal.behind(journal.keep(records.unfinished.clone()))
+        records.unfinished.zero_()
+        for findings in memory.findings if plan is not None else ():
+            journal.behind(journal.keep(findings.tensors()))
+    journal.queue()
     wrong = []
     if probe is not None:
         wrong, probe.wrong = probe.wrong, []
-    return Segment(
-        plan,
-        accepted,
-        journal,
-        torch.stack([rows.length, rows.drafter.length, rows.drafter.base, reads.strange]),
-        unfinished,
-        [findings.tensors() for findings in memory.findings] if plan is not None else [],
-        wrong,
-        dict(memory.bound),
-        list(rows.lag),
-    )
+    return Segment(plan, accepted, journal, wrong, dict(memory.bound), list(memory.rows.lag))

@@ -49,7 +49,7 @@ def replay(
 
         def opened(world: World | Cluster) -> None:
             for worker in world.workers:
-                followers.append(follower_of(worker, device, kernels, order.check))
+                followers.append(follower_of(worker, device, kernels, order))
                 if order.launch == "dispatch" and isinstance(what, Trace):
                     followers[-1].schedule = _counts(what, len(followers) - 1)
                 if prepare is not None:
@@ -100,15 +100,19 @@ def _counts(trace: Trace, worker: int) -> Iterator[tuple[int, ...]]:
             yield inner.accepted
 
 
-def follower_of(world: World, device: torch.device, kernels: Kernels, check: str) -> DeviceWorld:
+def follower_of(world: World, device: torch.device, kernels: Kernels, order: ReplayOrder) -> DeviceWorld:
     """A device behind one worker, with the checks of a level."""
+    check = order.check
     limits = world.config.limits
     positions = (limits.max_batch + 1) * limits.max_seq_len
     if check == FULL and positions > FULL_POSITIONS:
         problem = f"expected tags, found full: it compares outputs over up to {FULL_POSITIONS:,} positions of all rows"
         raise InputError("check", 0, "", f"{problem}, here there are {positions:,}")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    return DeviceWorld(world, device, kernels, Synthetic(dtype=dtype), checks=check != OFF, full=check == FULL)
+    graphs = device.type == "cuda" if order.graphs is None else order.graphs
+    return DeviceWorld(
+        world, device, kernels, Synthetic(dtype=dtype), checks=check != OFF, full=check == FULL, graphs=graphs
+    )
 
 
 def require_order(order: ReplayOrder) -> torch.device:
@@ -142,4 +146,5 @@ def _summary(follower: DeviceWorld) -> WorkerReplay:
         ahead=counts.ahead,
         seconds=counts.seconds,
         dispatch_seconds=counts.dispatch_seconds,
+        in_graphs=0 if follower.steps.graphs is None else follower.steps.graphs.steps,
     )

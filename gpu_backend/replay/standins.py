@@ -24,8 +24,8 @@ class DeviceStandIns:
         """The dummies of a step, then the padding behind its verify rows."""
         for row in plan.dummies:
             self._dummy(row, iteration)
-        for _ in range(plan.padding):
-            self._pad(plan.device.padding)
+        if plan.padding:
+            self._pad(plan.device.padding, plan.padding)
 
     def _dummy(self, row: DummyRow, iteration: int) -> None:
         """A dummy writes its verify row in every column; it reads nothing that anybody looks at."""
@@ -64,12 +64,12 @@ class DeviceStandIns:
                 )
             )  # fmt: skip
 
-    def _pad(self, rule: Padding) -> None:
-        """A padding row moves its slot's lengths on by a token; by the right rule it writes nothing."""
+    def _pad(self, rule: Padding, count: int) -> None:
+        """Padding rows move their slot's lengths on by a token each; by the right rule they write nothing."""
         rows = self.memory.rows
         slot = 0 if rule is Padding.REQUEST_SLOT else self.memory.dummy_slot
-        rows.length[slot] += 1
-        rows.drafter.length[slot] += 1
+        rows.length[slot] += count
+        rows.drafter.length[slot] += count
         if rule is Padding.LAST_CELL:
             for column in self.memory.columns:
                 self._last_cell(column)

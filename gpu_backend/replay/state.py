@@ -27,9 +27,11 @@ class RowSlots:
         self.length = torch.zeros(slots, dtype=torch.int32, device=device)
         self.owner = torch.zeros(slots, dtype=torch.int64, device=device)
         places = 4 * slots
-        self.drafter = Slots.empty(slots, places, device)
-        self.final = torch.zeros(places, dtype=torch.int64, device=device)
-        self.saved = (self.length, self.owner)
+        self.scratch = places  # a place of nobody: padding rows write there
+        self.drafter = Slots.empty(slots, places + 1, device)
+        self.final = torch.zeros(places + 1, dtype=torch.int64, device=device)
+        self.trail = torch.zeros(slots, dtype=torch.int32, device=device)  # ``lag`` as the device has it
+        self.saved = (self.length, self.owner, self.trail)
         self.place_of: dict[int, int] = {}  # owner -> place
         self.parked: set[int] = set()  # owners whose base lies at their place
         self.lag = [0] * slots  # how far the drafter's slot trails its request, as its binding said
@@ -64,7 +66,7 @@ class RowSlots:
         """A request gets a slot. Its base comes back from where it was parked, or starts as the slots rule says."""
         self.length[slot] = length
         self.owner[slot] = owner
-        self.lag[slot] = length - draft_length
+        self._trails(slot, length - draft_length)
         if owner in self.parked and self.rule.parks:
             self.parked.discard(owner)
             self._update(SlotOp.RESUME, slot, draft_length, self.place_of[owner])
@@ -79,13 +81,18 @@ class RowSlots:
             self.parked.add(owner)
             self._update(SlotOp.PARK, slot, 0, place)
         self.owner[slot] = 0
-        self.lag[slot] = 0
+        self._trails(slot, 0)
+
+    def _trails(self, slot: int, lag: int) -> None:
+        if self.lag[slot] != lag:
+            self.trail[slot] = lag
+        self.lag[slot] = lag
 
     def snapshot(self) -> tuple[set[int], list[int]]:
         """Save every slot before a forward that may fail; the host's own notes are returned."""
         every = range(self.count)
         self._call([SlotOp.SNAPSHOT] * self.count, every)
-        self.saved = self.length.clone(), self.owner.clone()
+        self.saved = self.length.clone(), self.owner.clone(), self.trail.clone()
         return set(self.parked), list(self.lag)
 
     def roll_back(self, notes: tuple[set[int], list[int]]) -> None:
@@ -93,6 +100,7 @@ class RowSlots:
         self._call([SlotOp.ROLLBACK] * self.count, range(self.count))
         self.length.copy_(self.saved[0])
         self.owner.copy_(self.saved[1])
+        self.trail.copy_(self.saved[2])
         self.parked, self.lag = notes
 
     def _update(self, op: SlotOp, slot: int, value: int, place: int) -> None:

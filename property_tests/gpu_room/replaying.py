@@ -27,6 +27,7 @@ def follow(
     kernels: Kernels | None = None,
     content: Synthetic | None = None,
     prepare: Prepare | None = None,
+    graphs: bool = False,
 ) -> tuple[RunResult, list[DeviceWorld]]:
     """Run scenario ``name`` on ``build`` (its own) with a device behind every worker."""
     scenario = catalog.load(name)
@@ -37,7 +38,7 @@ def follow(
         for worker in world.workers:
             chosen = kernels or kernels_for(device)
             rows = content or Synthetic(dtype=dtype)
-            followers.append(DeviceWorld(worker, device, chosen, rows, full=False))
+            followers.append(DeviceWorld(worker, device, chosen, rows, full=False, graphs=graphs))
         if prepare is not None:
             prepare(followers)
 

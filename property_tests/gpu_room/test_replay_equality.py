@@ -91,3 +91,18 @@ def test_a_failed_forward_leaves_the_slots_as_they_were(device: torch.device) ->
     _, followers = follow("faults/base_not_rolled_back", device)
     assert followers[0].counts.failed > 0
     assert_equal(followers)
+
+
+@pytest.mark.parametrize("name", ["smoke/conversation", "smoke/mtp_chain", "smoke/pressure", "smoke/host_tier",
+                                  "reports/o08", "reports/o39", "reports/o45", "reports/o67"])  # fmt: skip
+def test_steps_padded_to_a_batch_size_leave_an_equal_memory(device: torch.device, name: str) -> None:
+    """One array tells a step its rows, tables, grants and publications; on a GPU it is a captured graph."""
+    result, followers = follow(name, device, graphs=True)
+    assert result.violations == []
+    assert_equal(followers)
+    assert any(follower.steps.graphs is not None and follower.steps.graphs.steps > 0 for follower in followers)
+
+
+@pytest.mark.parametrize("build", CORRECT)
+def test_padded_steps_of_every_correct_build_leave_an_equal_memory(device: torch.device, build: str) -> None:
+    assert_equal(follow("smoke/conversation", device, build=build, graphs=True)[1])

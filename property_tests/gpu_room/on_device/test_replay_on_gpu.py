@@ -37,6 +37,16 @@ def test_no_step_waits_for_the_device(device: torch.device, name: str) -> None:
     assert_equal(followers)
 
 
+@pytest.mark.parametrize("name", ["smoke/hello", "smoke/conversation", "smoke/mtp_chain", "smoke/pressure"])
+def test_captured_steps_wait_for_nothing_and_leave_the_memory_of_eager_ones(device: torch.device, name: str) -> None:
+    _, eager = follow(name, device)
+    _, followers = follow(name, device, prepare=watched, graphs=True)
+    assert_equal(followers)
+    assert [follower.digest for follower in followers] == [follower.digest for follower in eager]
+    graphs = followers[0].steps.graphs
+    assert graphs is not None and graphs.captured > 0 and graphs.replayed > graphs.captured
+
+
 @pytest.mark.parametrize("name", ["smoke/hello", "smoke/host_tier", "reports/o67"])
 def test_exact_kernels_and_wider_rows_leave_an_equal_memory(device: torch.device, name: str) -> None:
     content = Synthetic(2, 2, 64, torch.bfloat16)

@@ -1,0 +1,113 @@
+"""One step on the device: tables, what its rows read, what they write; by a graph, or kernel by kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gpu_backend.replay.full import AttentionProbe
+from gpu_backend.replay.graphs import GenerationSteps, fits
+from gpu_backend.replay.memory import DeviceMemory
+from gpu_backend.replay.page_batch import PageBatch
+from gpu_backend.replay.planes import sent
+from gpu_backend.replay.reads import ReadCheck
+from gpu_backend.replay.records import RecordRunner
+from gpu_backend.replay.rows import Chunks, VerifyRows
+from gpu_backend.replay.standins import DeviceStandIns
+from gpu_backend.replay.step_rows import StepRows, longest_read, pack
+from model.events import Kind
+from model.plan import ContextRow, GenerationRow, StepPlan
+from model.rules.device import TableUpload
+
+
+class Stepper:
+    """Runs the rows of steps. ``graphs``: steps of verify rows alone are padded to a batch size and captured."""
+
+    def __init__(
+        self, memory: DeviceMemory, records: RecordRunner, probe: AttentionProbe | None, *, graphs: bool
+    ) -> None:
+        self.memory, self.records = memory, records
+        self.chunks, self.verify = Chunks(memory), VerifyRows(memory)
+        self.stand_ins, self.reads = DeviceStandIns(memory), ReadCheck(memory, probe)
+        batches = memory.batches
+        self.graphs = GenerationSteps(memory, records, self.reads, self.verify, batches) if graphs else None
+        self.rows = 0
+
+    def run(self, plan: StepPlan, accepted: Sequence[int], batch: PageBatch) -> bool:
+        """Run a step behind its records, of which ``batch`` is left to do; whether the journal has its state."""
+        context, generation, taken = self._live(plan, accepted)
+        self.rows += len(context) + len(generation)
+        alone = not plan.context and not plan.dummies and bool(generation)
+        if self.graphs is not None and alone and self.graphs.serves(plan.device):
+            told = self._replayed(self.graphs, plan, generation, taken, batch)
+        else:
+            self.records.flush(batch)
+            self._upload(plan)
+            self._rows(context, generation, taken, plan.iteration)
+            told = False
+        self.stand_ins.run(plan, plan.iteration)
+        return told
+
+    def _replayed(
+        self, graphs: GenerationSteps, plan: StepPlan, generation: list[GenerationRow], taken: list[int],
+        batch: PageBatch,
+    ) -> bool:  # fmt: skip
+        """Verify rows in a graph; what it has no room for is carried out ahead of it."""
+        memory = self.memory
+        slots = [row.slot for row in plan.generation]
+        changes: list[NDArray[np.int64] | None] = [
+            column.changes(slots, [row.tables[column.index] for row in plan.generation]) for column in memory.columns
+        ]
+        room, small = fits(batch, changes)
+        if not room:
+            batch = self.records.flush(batch)
+        for place, column in enumerate(memory.columns):
+            changed = changes[place]
+            if changed is not None and not small[place]:
+                column.buffer.change(sent(torch.from_numpy(changed), memory.device))
+                changes[place] = None
+            column.table = column.buffer.table
+        return graphs.run(generation, taken, batch, changes, plan.iteration)
+
+    def _rows(
+        self, context: list[ContextRow], generation: list[GenerationRow], taken: list[int], iteration: int
+    ) -> None:
+        """What rows read is checked before any of them writes; chunks one after the other, then the verify rows."""
+        memory = self.memory
+        fields = []
+        if context or generation:
+            told = sent(torch.from_numpy(pack(memory, context, generation, taken)), memory.device)
+            rows = StepRows.of(told, memory.width, longest_read(memory, (*context, *generation)))
+            if memory.checks:
+                self.reads.run(rows)
+            for row in context:
+                self.chunks.run(row, iteration)
+            if generation:
+                fields.append(self.verify.run(rows.behind(len(context))))
+        if memory.checks:
+            memory.journal.add(Kind.MEM_STEP, (iteration,), *fields)
+
+    def _live(self, plan: StepPlan, accepted: Sequence[int]) -> tuple[list[ContextRow], list[GenerationRow], list[int]]:
+        """Rows whose requests have not ended; those of others run on, and nobody looks."""
+        known = self.memory.known
+        context = [row for row in plan.context if row.owner in known]
+        generation, taken = [], []
+        for row, count in zip(plan.generation, accepted, strict=True):
+            if row.owner in known:
+                generation.append(row)
+                taken.append(count)
+        for row in (*context, *generation):
+            self.memory.load(row.slot, row.owner)
+        return context, generation, taken
+
+    def _upload(self, plan: StepPlan) -> None:
+        """Every row's table, those of ended requests too; a shared buffer keeps what a step leaves in it."""
+        rows = (*plan.context, *plan.generation)
+        if not rows and plan.device.table is not TableUpload.SHARED_BUFFER:
+            return
+        slots = [row.slot for row in rows]
+        for column in self.memory.columns:
+            column.upload(slots, [row.tables[column.index] for row in rows], plan.device.unbacked)
