@@ -111,7 +111,8 @@ class Scope:
 class RequestSpec:
     """One request as submitted: ``prompt`` as segments, ids of its output named by ``output_seed``.
 
-    ``drafts`` off: it runs without the drafter, one token a step, beside requests that draft.
+    ``drafts`` off: it runs without the drafter, one token a step, beside requests that draft. ``output``: the first ids
+    of its output where they are recorded, as natural acceptance leaves them.
     """
 
     request_id: int
@@ -122,3 +123,4 @@ class RequestSpec:
     scope: Scope = field(default_factory=Scope)
     priority: int = 0
     drafts: bool = True
+    output: tuple[int, ...] = ()

@@ -154,7 +154,10 @@ class Engine:
             spec = request.spec
 
             def more(start: int, count: int) -> NDArray[np.uint32]:
-                return stream_tokens(spec.output_seed, start, count, vocabulary)
+                ids = stream_tokens(spec.output_seed, start, count, vocabulary)
+                told = spec.output[start : start + count]
+                ids[: len(told)] = told
+                return ids
 
             request.stream = TokenStream(prompt_tokens(spec.prompt, vocabulary), more)
         request.stream.require(request.record.prompt_tokens + request.spec.max_new_tokens + self._overshoot())

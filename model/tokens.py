@@ -8,7 +8,7 @@ order of tokens matters. Everything else is read off ``S``: the tag of a cell th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -170,6 +170,13 @@ class TokenStream:
         self.length += len(ids)
         if self.length < length:
             raise IndexError(f"token {length - 1} of a stream that has {self.length} tokens")
+
+    def learn(self, begin: int, ids: Sequence[int]) -> None:
+        """Tokens from ``begin`` on turned out to be ``ids``; whoever read them before read a guess."""
+        end = begin + len(ids)
+        self.require(end)
+        self._tokens[begin:end] = ids
+        self._sums = self._sums[:begin]
 
     def tokens(self, begin: int, end: int) -> NDArray[np.uint32]:
         """Ids at ``[begin, end)``, shape ``[end - begin]``; an empty range needs no token."""

@@ -15,9 +15,10 @@ from reports.document import INTERRUPTED, dump, plural, run_document, violation_
 from reports.folder import Output, stamp
 from reports.sources import folders_below, load_sources, scenario_of_fault
 from scenarios.schema import Scenario
+from sim.optrace import save_trace
 from sim.rulespec import find
 
-RESULT = "replay.json"
+RESULT, OPS = "replay.json", "ops.jsonl"
 FEW = 8  # findings that are shown of one replay
 
 Replay = Callable[[Scenario, Build, ReplayOrder, terminal.Tick], Replayed]
@@ -44,6 +45,8 @@ def run(names: Sequence[str], build: str | None, order: ReplayOrder, out: Path |
             if folder is not None:
                 written = output.folder(source.scenario.name)
                 (written / RESULT).write_text(dump(document(replayed)), encoding="utf-8")
+                if replayed.trace is not None:
+                    save_trace(written / OPS, replayed.trace)
                 stamp(written, "replay")
             done.append(Done(replayed, folder))
             if replayed.result.interrupted:
@@ -72,9 +75,20 @@ def document(replayed: Replayed) -> dict[str, Any]:
         "order": asdict(replayed.order) | {"device": replayed.device},
         "workers": [asdict(worker) | {"equal": worker.equal} for worker in replayed.workers],
         "findings": [violation_document(finding) for finding in replayed.findings],
-        "acceptance_length": "not measured",
+        "acceptance_length": _measured(replayed),
+        "checked": {"LOSSLESS": _sum(replayed, "tokens"), "SHADOW": _sum(replayed, "context_rows")},
         "run": run_document(replayed.result),
     }
+
+
+def _measured(replayed: Replayed) -> float | str:
+    """The acceptance length, or that nobody measured one."""
+    length = replayed.acceptance_length
+    return "not measured" if length is None else round(length, 4)
+
+
+def _sum(replayed: Replayed, name: str) -> int:
+    return sum(getattr(worker, name) for worker in replayed.workers)
 
 
 def verdict(replayed: Replayed) -> str:
@@ -107,7 +121,18 @@ def show(done: Sequence[Done], json: bool) -> None:
         if one.folder is not None:
             out.print(f"  written: {one.folder}", soft_wrap=True)
     if done:
-        out.print(f"device: {done[0].replayed.device}; acceptance length and losslessness are not measured")
+        for line in dict.fromkeys(_said(one.replayed) for one in done):
+            out.print(line, soft_wrap=True)
+
+
+def _said(replayed: Replayed) -> str:
+    """Where it ran and what of the modules was judged, in one line."""
+    length = replayed.acceptance_length
+    if length is None:
+        return f"device: {replayed.device}; acceptance length and losslessness are not measured"
+    tokens, ties, rows = (_sum(replayed, name) for name in ("tokens", "ties", "context_rows"))
+    counted = f"LOSSLESS held to {plural(tokens, 'token')} ({plural(ties, 'tie')}), SHADOW to {plural(rows, 'row')}"
+    return f"device: {replayed.device}; {replayed.result.scenario}: acceptance length {length:.3f}; {counted}"
 
 
 def _row(replayed: Replayed) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from sim.result import RunResult
 from sim.ticket import RequestTiming
 
 RECORDED = "recorded"  # acceptance mode of a replay: the counts came with the ops
+MEASURED = "measured"  # a device's target and drafter agreed on them
 
 
 @dataclass(slots=True)

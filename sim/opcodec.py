@@ -92,7 +92,17 @@ def _decode_one(line: Json) -> Op:
 
 
 _KEYS: dict[Any, set[str]] = {
-    "submit": {"request", "prompt", "output", "output_seed", "conversation", "scope", "priority", "drafts"},
+    "submit": {
+        "request",
+        "prompt",
+        "output",
+        "output_seed",
+        "conversation",
+        "scope",
+        "priority",
+        "drafts",
+        "output_ids",
+    },
     "dispatch": {"skip"},
     "settle": {"accepted"},
     "cancel": {"request"},
@@ -119,6 +129,8 @@ def _encode_submit(spec: RequestSpec) -> Json:
         line["priority"] = spec.priority
     if not spec.drafts:
         line["drafts"] = False
+    if spec.output:
+        line["output_ids"] = list(spec.output)
     return line
 
 
@@ -135,6 +147,7 @@ def _decode_submit(line: Json) -> RequestSpec:
         scope=_fields(Scope, line.get("scope", {}), "scope"),
         priority=_whole(line.get("priority", 0), "priority", -(1 << 31)),
         drafts=_flag(line.get("drafts", True), "drafts"),
+        output=_ids(line.get("output_ids", []), "output_ids"),
     )
 
 
@@ -213,6 +226,12 @@ def _whole(value: Any, name: str, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"expected {name} to be a whole number from {least}, found {value!r}")
     return value
+
+
+def _ids(value: Any, name: str) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"expected {name} to be a list of token ids, found {value!r}")
+    return tuple(_whole(token, name) for token in value)
 
 
 def _flag(value: Any, name: str) -> bool:

@@ -20,11 +20,12 @@ from sim.clients import Clients
 from sim.cost import CostProfile
 from sim.disturbances import Disturbances
 from sim.feasible import refuse_impossible
-from sim.gathering import RECORDED, Course, finish
+from sim.gathering import MEASURED, RECORDED, Course, finish
 from sim.link import HostLink
 from sim.optrace import load_trace
 from sim.pair import PairServer
 from sim.result import RunResult
+from sim.server import Measured
 from sim.servers import server_of
 from sim.settings import acceptance_model, cost_profile, link_profile
 from sim.ticket import Ticket
@@ -42,13 +43,15 @@ def run_scenario(
     record_ops: bool = False,
     progress: Progress | None = None,
     opened: Opened | None = None,
+    measured: Measured | None = None,
 ) -> RunResult:
     """Run ``scenario`` on ``build`` and check its expectations.
 
     A workload runs under the simulated clock, a scenario of ops is applied as it stands. ``check`` is ``off``,
     ``incremental`` or ``exhaustive``; ``keep_events`` and ``record_ops`` keep the event log and the ops in the result;
-    ``progress`` is told each request (op) that is done, ``opened`` sees the world before anything runs. Ctrl-C ends the
-    run early: the result says so and holds what was found. Raises InputError, before anything runs, for settings or a
+    ``progress`` is told each request (op) that is done, ``opened`` sees the world before anything runs. With
+    ``measured``, which a scenario of ops has no use for, a device's counts replace the scenario's. Ctrl-C ends the run
+    early: the result says so and holds what was found. Raises InputError, before anything runs, for settings or a
     trace that cannot be used and for a request that can never be served.
     """
     config = scenario.engine_config(build)
@@ -65,13 +68,13 @@ def run_scenario(
     try:
         acceptance = acceptance_model(scenario.acceptance, scenario.seed, config.drafter.drafts)
         cost = cost_profile(scenario.cost, scenario.folder)
-        if check == "off" and acceptance.reads_coverage:
+        if check == "off" and acceptance.reads_coverage and measured is None:
             problem = "expected a model that does not read the drafter's window, since check off keeps no memory of it"
             raise FieldError(("acceptance", "coverage"), problem)
         refuse_impossible(world, source)
     except FieldError as error:
         raise scenario.located(error) from error
-    return finish(world, scenario, build.name, _serve(scenario, world, source, acceptance, cost, progress))
+    return finish(world, scenario, build.name, _serve(scenario, world, source, (acceptance, measured), cost, progress))
 
 
 def _source(scenario: Scenario) -> Workload | Sequence[At | Op]:
@@ -87,14 +90,17 @@ def _serve(
     scenario: Scenario,
     world: World | Cluster,
     workload: Workload,
-    acceptance: Acceptance,
+    counts: tuple[Acceptance, Measured | None],
     cost: CostProfile,
     progress: Progress | None,
 ) -> Course:
     """Serve ``workload`` under the clock until nothing can happen any more."""
     env = Environment(initial_time=0)
     disturbances = Disturbances(scenario.disturbances)
+    acceptance, measured = counts
     course = Course(acceptance.describe(), acceptance.mode)
+    if measured is not None:
+        course = Course("what target and drafter agreed on", MEASURED)
     done, total = 0, workload.requests
 
     def ended(ticket: Ticket) -> None:
@@ -108,6 +114,7 @@ def _serve(
             progress(done, total)
 
     server = server_of(world)(env, world, cost, acceptance, disturbances.before, ended)
+    server.measured = measured
     server.route(workload)
     if isinstance(server, PairServer) and isinstance(scenario.workers, Disaggregated):
         server.connect(scenario.workers.link, scenario.seed)

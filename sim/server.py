@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from simpy import Environment, Event
 
@@ -38,6 +38,18 @@ class Forward(enum.Enum):
 
 
 OPS: dict[Forward, Op] = {Forward.RUN: Dispatch(), Forward.SKIP: Dispatch(skip=True), Forward.FAIL: Fail()}
+
+
+class Measured(Protocol):
+    """A device that runs every step when it goes out: what it committed, and how long it took where that counts."""
+
+    def counts(self, worker: int, plan: StepPlan) -> tuple[int, ...]:
+        """Tokens committed for each generation row of a plan, 1 .. its width."""
+        ...
+
+    def step_ns(self, worker: int, plan: StepPlan) -> int | None:
+        """Nanoseconds that a plan took; ``None`` where the cost model says it."""
+        ...
 
 
 Before = Callable[[int], Forward]
@@ -79,6 +91,7 @@ class Server:
         self.cost = cost
         self.acceptance = acceptance
         self.host_link: HostLink | None = None  # to the host tier, where copies take time
+        self.measured: Measured | None = None  # then ``acceptance`` is not asked
         self.tickets: dict[int, Ticket] = {}
         self.iteration = 0
         self._device_busy_ns = 0
@@ -173,7 +186,7 @@ class Server:
         plans = outcome.plans or (outcome.plan,)
         if not any(plans):  # skipped or failed: the host spent its time, the device none
             return True
-        cost = max(self._step_ns(plan) for plan in plans if plan is not None)
+        cost = max(self._step_ns(worker, plan) for worker, plan in enumerate(plans) if plan is not None)
         start = max(int(self.env.now) + self.cost.host_ns, self._device_free_ns)
         self._device_free_ns = start + cost
         self._device_busy_ns += cost
@@ -189,8 +202,11 @@ class Server:
             self._flights[place] = Flight(plans, begin, free)
         self._device_free_ns = free
 
-    def _step_ns(self, plan: StepPlan) -> int:
+    def _step_ns(self, worker: int, plan: StepPlan) -> int:
         """Nanoseconds that the device needs for a plan; rows without a request cost like others."""
+        took = None if self.measured is None else self.measured.step_ns(worker, plan)
+        if took is not None:
+            return took
         return self.cost.step_ns(len(plan.generation) + len(plan.dummies) + plan.padding, plan.prefill_tokens)
 
     def at(self, worker: int, op: Op) -> At | Op:
@@ -207,7 +223,11 @@ class Server:
     def _settle(self, worker: int, plan: StepPlan) -> None:
         """Draw what each generation row commits, settle the step and stamp its tokens with the clock."""
         tickets, draw = self.tickets, self._draw
-        if self._drafting:
+        if self.measured is not None:
+            accepted = self.measured.counts(worker, plan)
+            for row, count in zip(plan.generation, accepted, strict=True):
+                tickets[row.request_id].pending = count
+        elif self._drafting:
             accepted = tuple([draw(tickets[row.request_id]) if row.real_drafts else 1 for row in plan.generation])
         else:
             accepted = (1,) * len(plan.generation)

@@ -39,6 +39,18 @@ def lossless_cold(
     return differences(cold_logits(target, prompt, output, page_size), output, target.config.dtype, exact=exact)
 
 
+def cold_run(
+    target: Target, drafter: Drafter, prompt: int, tokens: Sequence[int], page_size: int
+) -> tuple[torch.Tensor, ColdRows]:
+    """Logits behind the prompt of ``prompt`` tokens and behind each later one, and all context rows; of one run."""
+    logits, features = [], []
+    for begin, part, states in _passes(target, tokens, page_size):
+        logits.append(part[max(0, prompt - 1 - begin) :])
+        features.append(states)
+    rows = torch.cat(features)
+    return torch.cat(logits), ColdRows(drafter.context_rows(rows, torch.arange(len(rows), device=rows.device)))
+
+
 def cold_rows(target: Target, drafter: Drafter, tokens: Sequence[int], page_size: int) -> Rows:
     """K and V by layer, ``[tokens, kv_heads, head_dim]`` each, of the drafter's context rows of ``tokens``."""
     features = torch.cat([part for _, _, part in _passes(target, tokens, page_size)])
@@ -66,6 +78,38 @@ class WrongRow:
     error: float
 
 
+class ColdRows:
+    """The cold rows of one sequence, ready to be compared with again and again."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.every = torch.stack([torch.stack(pair) for pair in rows])  # [layers, 2, positions, kv_heads, head_dim]
+        self.scale = self.every.abs().amax((2, 3, 4), keepdim=True).double()
+
+    def wrong(
+        self, kv: torch.Tensor, table: torch.Tensor, begin: int, end: int, *, lag: int = 0, exact: bool = False
+    ) -> list[WrongRow]:
+        """As :func:`wrong_rows`; position ``p`` of the pool holds the row of token ``p + lag``."""
+        begin = max(begin, 0, -lag)
+        position = torch.arange(begin, max(begin, end), device=kv.device)
+        page = table.long()[position // kv.shape[3]]
+        found = kv[:, :, page.clamp(min=0), position % kv.shape[3]]
+        token = position + lag
+        wanted = self.every[:, :, token.clamp(max=self.every.shape[2] - 1)]
+        error = ((found.double() - wanted.double()).abs() / self.scale).nan_to_num(nan=torch.inf).amax((1, 3, 4))
+        there = (page >= 0) & (token < self.every.shape[2])
+        error = torch.where(there, error, torch.inf)  # [layers, positions]
+        allowed = 0.0 if exact else NEAR_ROWS[kv.dtype]
+        wrong: list[WrongRow] = []
+        seen: set[int] = set()
+        for place in torch.nonzero((error > allowed).any(0)).flatten().tolist():
+            block = (begin + place) // kv.shape[3]
+            if block not in seen:
+                seen.add(block)
+                layer = int((error[:, place] > allowed).nonzero()[0])
+                wrong.append(WrongRow(layer, begin + place, int(page[place]), float(error[layer, place])))
+        return wrong
+
+
 def wrong_rows(
     kv: torch.Tensor, table: torch.Tensor, begin: int, end: int, cold: Rows, *, exact: bool = False
 ) -> list[WrongRow]:
@@ -73,24 +117,7 @@ def wrong_rows(
 
     ``kv`` is the pool of one group, ``[layers, 2, pages, page_size, kv_heads, head_dim]``, ``table`` int32
     ``[columns]`` the request's row by absolute block, ``cold`` the cold rows of that group's layers from position 0 on.
-    ``error`` is a share of the largest magnitude of layer and plane, infinity where no page backs a row or it is NaN.
-    In ``exact`` mode any difference is wrong.
+    ``error`` is a share of the largest magnitude of layer and plane, infinity where no page backs a row, it is NaN or
+    there is no token for it. In ``exact`` mode any difference is wrong.
     """
-    position = torch.arange(begin, max(begin, end), device=kv.device)
-    page = table.long()[position // kv.shape[3]]
-    found = kv[:, :, page.clamp(min=0), position % kv.shape[3]]  # [layers, 2, positions, kv_heads, head_dim]
-    every = torch.stack([torch.stack(rows) for rows in cold])
-    wanted = every[:, :, begin:end]
-    scale = every.abs().amax((2, 3, 4), keepdim=True).double()
-    error = ((found.double() - wanted.double()).abs() / scale).nan_to_num(nan=torch.inf).amax((1, 3, 4))
-    error = torch.where(page >= 0, error, torch.inf)  # [layers, positions]
-    allowed = 0.0 if exact else NEAR_ROWS[kv.dtype]
-    wrong: list[WrongRow] = []
-    seen: set[int] = set()
-    for place in torch.nonzero((error > allowed).any(0)).flatten().tolist():
-        block = (begin + place) // kv.shape[3]
-        if block not in seen:
-            seen.add(block)
-            layer = int((error[:, place] > allowed).nonzero()[0])
-            wrong.append(WrongRow(layer, begin + place, int(page[place]), float(error[layer, place])))
-    return wrong
+    return ColdRows(cold).wrong(kv, table, begin, end, exact=exact)

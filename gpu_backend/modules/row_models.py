@@ -65,23 +65,26 @@ class RowModels:
         start: torch.Tensor,
         lanes: Sequence[Lane],
         forced: torch.Tensor | None = None,
+        real: torch.Tensor | None = None,
     ) -> tuple[Verified, TargetOutput]:
-        """Verify rows of 1 + K tokens each: the stream's token at ``start`` and the drafts behind it.
+        """Verify rows of one width, 1 + K or 1: the stream's token at ``start`` and the drafts behind it.
 
         ``forced`` int64 ``[rows]`` tokens are committed whatever the target says; otherwise what it chose is written to
-        the stream. ``choice`` is the target's own in both cases.
+        the stream. ``choice`` is the target's own in both cases. Rows that are not ``real`` (bool ``[rows]``) verify
+        placeholders and commit one token.
         """
-        rows, drafts = len(shape.widths), self.drafts[slot]
-        position = start.long()[:, None] + self._block + 1
+        rows, drafts = len(shape.widths), self.drafts[slot][:, : shape.widths[0] - 1]
+        position = start.long()[:, None] + self._block[: shape.widths[0] - 1] + 1
         if forced is not None:
             drafts = self._forced(slot, position, forced)
         token = torch.cat([self.stream[slot, start.long()][:, None], drafts], 1).flatten()
         output = self.target(shape.step(token, start, lanes))
-        verdict = verify(output.logits.unflatten(0, (rows, -1)), drafts)
+        logits = output.logits.unflatten(0, (rows, -1))
+        verdict = verify(logits, drafts if real is None else torch.where(real[:, None], drafts, -1))
         if forced is not None:
             last = self.stream[slot, start.long() + forced]
             return Verified(forced.long(), verdict.choice, last), output
-        place = torch.cat([position, position[:, -1:] + 1], 1)
+        place = start.long()[:, None] + 1 + torch.arange(shape.widths[0], device=self.device)
         known = self.stream[slot[:, None], place]
         taken = torch.arange(place.shape[1], device=self.device) < verdict.accepted[:, None]
         self.stream[slot[:, None], place] = torch.where(taken, verdict.choice, known)
@@ -108,10 +111,15 @@ class RowModels:
         anchor: torch.Tensor,
         start: torch.Tensor,
         lanes: Sequence[Lane],
+        draft_start: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Draft behind ``anchor`` int64 ``[rows]`` at positions ``start``; returns logits ``[rows, K, vocabulary]``."""
+        """Draft behind ``anchor`` int64 ``[rows]`` at positions ``start``; returns logits ``[rows, K, vocabulary]``.
+
+        The blocks lie from ``draft_start`` on (``None``: from ``start``).
+        """
         assert self.drafter is not None
-        step = shape.step(self.drafter.block_tokens(anchor), start, lanes)
+        step = shape.step(self.drafter.block_tokens(anchor), start if draft_start is None else draft_start, lanes)
+        step.position = shape.positions(start)
         logits = self.drafter(step, self.target)
         self.drafts[slot] = logits.argmax(-1)
         return logits

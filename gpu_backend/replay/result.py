@@ -5,20 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from model.invariants import Violation
+from sim.optrace import Trace
 from sim.result import RunResult
 
 FINE, BROKEN, NOTHING_CHECKED = 0, 1, 3
 OFF, TAGS, FULL = "off", "tags", "full"
+NATURAL, FREE = "natural", "free"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayOrder:
     """``device`` is ``cuda``, ``cpu`` or ``None`` for whatever there is; ``check`` one of ``off``, ``tags``, ``full``.
 
-    ``acceptance`` and ``mode`` as the command line has them; ``exact`` asks for kernels whose bits do not depend on
-    the batch. ``launch`` says when a step runs: at its ``settle``, or at its ``dispatch``, ahead of the results of
-    the one before, with counts that a first run of the sim made known. ``graphs``: steps of verify rows alone are
-    padded to a batch size and captured as CUDA graphs; ``None`` for on a GPU, except where ``check`` is ``full``.
+    ``acceptance`` is ``forced`` by the scenario or ``natural``, what target and drafter agree on; ``mode`` says whose
+    clock orders events, the sim's (``equality``) or the device's (``free``); ``exact`` asks for kernels whose bits do
+    not depend on the batch. ``launch`` says when a step runs: at its ``settle``, or at its ``dispatch``, ahead of the
+    results of the one before, with counts that a first run of the sim made known.
+    ``graphs``: steps of verify rows alone are padded to a batch size and captured as CUDA graphs; ``None`` for on a
+    GPU, except where ``check`` is ``full``. Modules run kernel by kernel.
     """
 
     device: str | None = None
@@ -37,7 +41,9 @@ class WorkerReplay:
     ``events`` memory events were compared, ``slots`` rows' lengths and bases with the engine's, ``cells`` at the end
     cell by cell, ``outputs`` of attention with what the rows' tokens give. ``ahead`` is the most steps that had run
     and not settled. ``seconds`` is the time that the device's
-    part of settles took, ``dispatch_seconds`` that of dispatches. ``in_graphs`` steps were padded to a batch size.
+    part of settles took, ``dispatch_seconds`` that of dispatches. ``in_graphs`` steps were padded to a batch size. With
+    natural acceptance ``tokens`` were held to the greedy choice of a cold run (LOSSLESS), of which ``ties`` fell the
+    other way, and ``context_rows`` of the drafter to those of a cold run (SHADOW), step by step.
     """
 
     device_digest: str
@@ -54,6 +60,9 @@ class WorkerReplay:
     seconds: float
     dispatch_seconds: float
     in_graphs: int = 0
+    tokens: int = 0
+    ties: int = 0
+    context_rows: int = 0
 
     @property
     def equal(self) -> bool:
@@ -63,13 +72,17 @@ class WorkerReplay:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A scenario's run in the sim, the device that followed each worker, and what is wrong there."""
+    """A scenario's run in the sim, the device that followed each worker, and what is wrong there.
+
+    ``trace``: the ops and outputs that natural acceptance recorded, which the sim alone runs to the same digests.
+    """
 
     result: RunResult
     device: str
     order: ReplayOrder
     workers: tuple[WorkerReplay, ...]
     findings: tuple[Violation, ...]
+    trace: Trace | None = None
 
     @property
     def equal(self) -> bool:
@@ -82,7 +95,18 @@ class Replayed:
         """1 where anything differs or broke, 3 where nothing was compared."""
         if self.findings or self.result.missed or self.result.violations or not self.equal:
             return BROKEN
-        return FINE if self.order.check != OFF and any(worker.events for worker in self.workers) else NOTHING_CHECKED
+        compared = self.order.check != OFF and any(worker.events for worker in self.workers)
+        if self.order.acceptance == NATURAL:
+            compared = compared and any(worker.tokens and worker.context_rows for worker in self.workers)
+        return FINE if compared else NOTHING_CHECKED
+
+    @property
+    def acceptance_length(self) -> float | None:
+        """Tokens committed by a verify step of real drafts, pooled; ``None`` where nobody measured it."""
+        totals = self.result.totals
+        if self.order.acceptance != NATURAL or not totals.spec_steps:
+            return None
+        return 1 + totals.accepted_drafts / totals.spec_steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -12,7 +13,9 @@ from gpu_backend.backend import Kernels, kernels_for
 from gpu_backend.device import DeviceMemoryError, default_device
 from gpu_backend.replay.content import Synthetic
 from gpu_backend.replay.executor import DeviceWorld
-from gpu_backend.replay.result import FULL, OFF, TAGS, Replayed, ReplayOrder, WorkerReplay
+from gpu_backend.replay.modelled_world import JudgedWorld
+from gpu_backend.replay.natural import Recorded, record
+from gpu_backend.replay.result import FREE, FULL, NATURAL, OFF, TAGS, Replayed, ReplayOrder, WorkerReplay
 from gpu_backend.replay.supported import require_replayable
 from model.builds import Build
 from model.cluster import Cluster
@@ -46,10 +49,14 @@ def replay(
     try:
         require_replayable(build)
         kernels = kernels_for(device, exact=order.exact)
+        recorded: Recorded | None = None
+        if order.acceptance == NATURAL:
+            recorded = record(_workload(what), build, order, (device, kernels), prepare)
+            what = recorded.trace
 
         def opened(world: World | Cluster) -> None:
             for worker in world.workers:
-                followers.append(follower_of(worker, device, kernels, order))
+                followers.append(follower_of(worker, device, kernels, order, recorded))
                 if order.launch == "dispatch" and isinstance(what, Trace):
                     followers[-1].schedule = _counts(what, len(followers) - 1)
                 if prepare is not None:
@@ -75,7 +82,15 @@ def replay(
         for finding in follower.counts.findings
     )
     result = replace(result, logs=[], ops=[], missed=[*missed, *result.missed])
-    return Replayed(result, str(device), order, tuple(map(_summary, followers)), findings)
+    trace = None if recorded is None else recorded.ended(result)
+    return Replayed(result, str(device), order, tuple(map(_summary, followers)), findings, trace)
+
+
+def _workload(what: Scenario | Trace) -> Scenario:
+    """A scenario; InputError for ops, which bring their counts along."""
+    if isinstance(what, Trace):
+        raise InputError("acceptance", 0, "", "expected a workload for natural acceptance, found ops with their counts")
+    return what
 
 
 def _known_counts(what: Scenario | Trace, build: Build, check: str) -> tuple[Trace, list[str]]:
@@ -100,14 +115,18 @@ def _counts(trace: Trace, worker: int) -> Iterator[tuple[int, ...]]:
             yield inner.accepted
 
 
-def follower_of(world: World, device: torch.device, kernels: Kernels, order: ReplayOrder) -> DeviceWorld:
-    """A device behind one worker, with the checks of a level."""
+def follower_of(
+    world: World, device: torch.device, kernels: Kernels, order: ReplayOrder, recorded: Recorded | None = None
+) -> DeviceWorld:
+    """A device behind one worker, with the checks of a level; with modules that run what was ``recorded``."""
     check = order.check
     limits = world.config.limits
     positions = (limits.max_batch + 1) * limits.max_seq_len
     if check == FULL and positions > FULL_POSITIONS:
         problem = f"expected tags, found full: it compares outputs over up to {FULL_POSITIONS:,} positions of all rows"
         raise InputError("check", 0, "", f"{problem}, here there are {positions:,}")
+    if recorded is not None:
+        return JudgedWorld(world, device, kernels, recorded.models, check, recorded.outputs)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     graphs = device.type == "cuda" if order.graphs is None else order.graphs
     return DeviceWorld(
@@ -117,12 +136,9 @@ def follower_of(world: World, device: torch.device, kernels: Kernels, order: Rep
 
 def require_order(order: ReplayOrder) -> torch.device:
     """The device of ``order``; InputError for what a replay does not do."""
-    if order.acceptance != "forced":
-        found = "the K/V rows of a replay are synthetic, and no drafter proposes what a target could accept"
-        raise InputError("acceptance", 0, "", f"expected forced, found {order.acceptance}: {found}")
-    if order.mode != "equality":
-        found = "the device waits at every settle and landing of the sim, whose order it never changes"
-        raise InputError("mode", 0, "", f"expected equality, found {order.mode}: {found}")
+    if order.mode == FREE and order.acceptance != NATURAL:
+        found = "forced counts come when the sim's clock settles a step, and the device is not asked for the order"
+        raise InputError("mode", 0, "", f"expected equality, found free with forced acceptance: {found}")
     if order.device is None:
         return default_device()
     if order.device == "cuda" and not torch.cuda.is_available():
@@ -132,6 +148,7 @@ def require_order(order: ReplayOrder) -> torch.device:
 
 def _summary(follower: DeviceWorld) -> WorkerReplay:
     counts, log = follower.counts, follower.world.log.memory
+    judged = follower.judged if isinstance(follower, JudgedWorld) else Counter[str]()
     return WorkerReplay(
         device_digest=follower.digest,
         memory_digest=log.digest() if follower.world.watch is not None else "not computed",
@@ -147,4 +164,7 @@ def _summary(follower: DeviceWorld) -> WorkerReplay:
         seconds=counts.seconds,
         dispatch_seconds=counts.dispatch_seconds,
         in_graphs=0 if follower.steps.graphs is None else follower.steps.graphs.steps,
+        tokens=judged["LOSSLESS"],
+        ties=judged["tied"],
+        context_rows=judged["SHADOW"],
     )

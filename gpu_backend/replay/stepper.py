@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -22,6 +22,10 @@ from model.events import Kind
 from model.plan import ContextRow, GenerationRow, StepPlan
 from model.rules.device import TableUpload
 
+# Real modules compute the rows of a step ahead of their tags; given its chunks, its verify rows, the tokens of each to
+# commit and its iteration, they say how many are committed. None where rows are synthetic.
+Modules = Callable[[list[ContextRow], list[GenerationRow], list[int], int], list[int]]
+
 
 class Stepper:
     """Runs the rows of steps. ``graphs``: steps of verify rows alone are padded to a batch size and captured."""
@@ -35,6 +39,7 @@ class Stepper:
         batches = memory.batches
         self.graphs = GenerationSteps(memory, records, self.reads, self.verify, batches) if graphs else None
         self.rows = 0
+        self.modules: Modules | None = None
 
     def run(self, plan: StepPlan, accepted: Sequence[int], batch: PageBatch) -> bool:
         """Run a step behind its records, of which ``batch`` is left to do; whether the journal has its state."""
@@ -83,6 +88,10 @@ class Stepper:
             rows = StepRows.of(told, memory.width, longest_read(memory, (*context, *generation)))
             if memory.checks:
                 self.reads.run(rows)
+            if self.modules is not None:
+                taken = self.modules(context, generation, taken, iteration)
+                told = sent(torch.from_numpy(pack(memory, context, generation, taken)), memory.device)
+                rows = StepRows.of(told, rows.widest, rows.longest)
             for row in context:
                 self.chunks.run(row, iteration)
             if generation:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from property_tests.cli.conftest import Command
+from sim.replay import run_trace
 
 
 def test_equal_memories_are_said_and_written(kvtwin: Command, tmp_path: Path) -> None:
@@ -45,8 +46,7 @@ def test_without_checks_nothing_is_compared(kvtwin: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--acceptance", "natural"], "acceptance: expected forced, found natural"),
-        (["--mode", "free"], "mode: expected equality, found free"),
+        (["--mode", "free"], "mode: expected equality, found free with forced acceptance"),
         (["--build", "no-such-build"], "no-such-build"),
     ],
 )
@@ -54,6 +54,26 @@ def test_what_a_replay_does_not_do_is_one_line(kvtwin: Command, words: list[str]
     answer = kvtwin("replay", "smoke/hello", "--device", "cpu", *words)
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err and answer.err.count("\n") == 1
+
+
+def test_natural_acceptance_is_measured_judged_and_kept_as_ops(kvtwin: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "natural"
+    words = ["--device", "cpu", "--acceptance", "natural", "--mode", "free", "--json", "--out", folder]
+    answer = kvtwin("replay", "smoke/hello", *words)
+    (found,) = answer.json()["replays"]
+    assert (answer.code, found["verdict"]) == (0, "equal")
+    assert found["acceptance_length"] >= 1
+    assert found["checked"]["LOSSLESS"] >= 18 and found["checked"]["SHADOW"] > 0
+    again = run_trace(folder / "ops.jsonl")
+    assert again.missed == [] and again.memory_digest == found["run"]["digests"]["memory"]
+
+
+def test_natural_acceptance_of_a_fault_names_the_page(kvtwin: Command) -> None:
+    answer = kvtwin("replay", "--build", "fault:store-at-zero", "--device", "cpu", "--acceptance", "natural", "--json")
+    (found,) = answer.json()["replays"]
+    shadow = [one for one in found["findings"] if one["code"] == "SHADOW"]
+    assert answer.code == 1
+    assert shadow[0]["request"] == 1 and shadow[0]["pool"] == "draft" and shadow[0]["position"] >= 0
 
 
 def test_a_drill_on_a_device_counts_its_verdicts(kvtwin: Command) -> None:

@@ -1,0 +1,224 @@
+"""Workers whose rows real modules compute: one records what they agree on, one runs it again and is judged.
+
+LOSSLESS: every committed token is the greedy choice of a cold run behind the tokens before it, ties aside. SHADOW: what
+a drafter may read of its context is what a cold run of the request's tokens gives, page by page.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+
+import torch
+
+from gpu_backend.backend import Kernels
+from gpu_backend.modules.cold import NEAR_ROWS, ColdRows, cold_run
+from gpu_backend.modules.verify import Differs, differences
+from gpu_backend.replay.columns import DeviceColumn
+from gpu_backend.replay.executor import DeviceWorld
+from gpu_backend.replay.modelled import ModelRows, Models, Ran
+from gpu_backend.replay.planes import FIRST_PAGE
+from gpu_backend.replay.result import FULL, OFF
+from gpu_backend.replay.segments import Segment
+from model.invariants.base import Violation
+from model.ops import World
+from model.plan import ContextRow, GenerationRow, StepPlan
+from model.tokens import TokenStream
+
+
+class ModelledWorld(DeviceWorld):
+    """Follows a world as :class:`DeviceWorld` does, with a target and a drafter of its own."""
+
+    def __init__(self, world: World, device: torch.device, kernels: Kernels, models: Models, check: str) -> None:
+        super().__init__(world, device, kernels, models.content, checks=check != OFF, full=check == FULL)
+        self.models = models
+        self.rows = ModelRows(self.memory, models, self.steps.verify)
+        self.steps.modules = self._modelled
+        for planes in self.memory.planes:  # what nobody wrote must show, whatever is checked
+            planes.pool.debug = True
+            planes.pool.kv.fill_(float("nan"))
+
+    @abstractmethod
+    def _modelled(
+        self, context: list[ContextRow], generation: list[GenerationRow], taken: list[int], iteration: int
+    ) -> list[int]:
+        """Run target and drafter over the rows of a step; returns the tokens that its verify rows commit."""
+
+
+class RecordingWorld(ModelledWorld):
+    """Runs every step when it goes out, commits what target and drafter agree on, and tells the streams."""
+
+    def __init__(self, world: World, device: torch.device, kernels: Kernels, models: Models) -> None:
+        super().__init__(world, device, kernels, models, OFF)
+        self.accepted: dict[int, tuple[int, ...]] = {}  # iteration -> counts, until somebody asks
+        self.took: dict[int, int] = {}  # iteration -> nanoseconds
+        self.streams: dict[int, tuple[TokenStream, int]] = {}  # request -> its tokens, and how many are known
+        self._committed: dict[int, int] = {}  # owner -> tokens, of the step that runs
+
+    def dispatched(self, plan: StepPlan) -> None:
+        begun = time.perf_counter_ns()
+        self._committed.clear()
+        self._step(plan, (1,) * len(plan.generation))
+        counts = tuple(self._committed.get(row.owner, 1) for row in plan.generation)
+        self._ran.append(self._closed(plan, counts))
+        if self.memory.device.type == "cuda":
+            torch.cuda.synchronize(self.memory.device)
+        self.accepted[plan.iteration] = counts
+        self.took[plan.iteration] = time.perf_counter_ns() - begun
+
+    def _modelled(
+        self, context: list[ContextRow], generation: list[GenerationRow], taken: list[int], iteration: int
+    ) -> list[int]:
+        for row in context:
+            choice = self.rows.chunk(row)
+            if choice is not None:
+                self._learn(row, row.end, [choice])
+        ran = {one.row.owner: one for one in self.rows.verify(generation, None)}
+        for row in generation:
+            one = ran[row.owner]
+            self._committed[row.owner] = one.count
+            self._learn(row, one.start + 1, one.choice[: one.count])
+        return [ran[row.owner].count for row in generation]
+
+    def _learn(self, row: ContextRow | GenerationRow, begin: int, ids: list[int]) -> None:
+        stream = self.memory.known[row.owner].stream
+        stream.learn(begin, ids)
+        known = self.streams.get(row.request_id, (stream, 0))[1]
+        self.streams[row.request_id] = stream, max(known, begin + len(ids))
+        if isinstance(row, ContextRow):
+            self.rows.slots.stream[row.slot, begin] = ids[0]
+
+    def outputs(self) -> dict[int, tuple[int, ...]]:
+        """Ids behind the prompt of each request, as far as a step committed them."""
+        return {
+            request: tuple(stream.tokens(stream.prompt_length, known).tolist())
+            for request, (stream, known) in self.streams.items()
+        }
+
+
+class JudgedWorld(ModelledWorld):
+    """Runs recorded steps and counts again; tokens and context rows are held to cold runs."""
+
+    def __init__(
+        self, world: World, device: torch.device, kernels: Kernels, models: Models, check: str,
+        outputs: dict[int, tuple[int, ...]],
+    ) -> None:  # fmt: skip
+        super().__init__(world, device, kernels, models, check)
+        self.outputs = outputs
+        self.judged: Counter[str] = Counter()
+        self._cold: dict[int, tuple[dict[int, Differs], ColdRows]] = {}  # owner -> wrong tokens by position, rows
+        self._found: set[tuple[str, int, str, int, int]] = set()
+
+    def _modelled(
+        self, context: list[ContextRow], generation: list[GenerationRow], taken: list[int], iteration: int
+    ) -> list[int]:
+        for row in context:
+            choice = self.rows.chunk(row)
+            if choice is not None:
+                self._again(iteration, row, row.end, [choice], 1)
+        for one in self._in_order(self.rows.verify(generation, taken), generation):
+            count = taken[generation.index(one.row)]
+            if one.count != count:
+                self._tell(iteration, one.row, one.start, f"{count} tokens committed", f"{one.count} tokens", _AGAIN)
+            self._again(iteration, one.row, one.start + 1, one.choice, count)
+        return taken
+
+    @staticmethod
+    def _in_order(ran: Sequence[Ran], rows: Sequence[GenerationRow]) -> list[Ran]:
+        place = {row.owner: number for number, row in enumerate(rows)}
+        return sorted(ran, key=lambda one: place[one.row.owner])
+
+    def _again(
+        self, iteration: int, row: ContextRow | GenerationRow, begin: int, choice: Sequence[int], count: int
+    ) -> None:
+        """Hold ``count`` committed tokens from ``begin`` on to the first run and to a cold one."""
+        stream = self.memory.known[row.owner].stream
+        known = stream.tokens(begin, begin + count).tolist()
+        for position, (token, now) in enumerate(zip(known, choice, strict=False), begin):
+            if token != now:
+                self._tell(iteration, row, position, f"token {token}", f"token {now}", _AGAIN)
+                break
+        wrong, _ = self._cold_of(row)
+        for position in range(begin, begin + count):
+            self.judged["LOSSLESS"] += 1
+            differs = wrong.get(position)
+            if differs is None:
+                continue
+            if differs.tied:
+                self.judged["tied"] += 1
+                continue
+            found = f"token {differs.found}, whose logit is {differs.behind:.3g} smaller"
+            self._tell(iteration, row, position, f"token {differs.wanted}", found, _LOSSLESS)
+
+    def _cold_of(self, row: ContextRow | GenerationRow) -> tuple[dict[int, Differs], ColdRows]:
+        """Which recorded tokens of a row's request a cold run would not choose, and its context rows."""
+        if row.owner not in self._cold:
+            models, stream = self.models, self.memory.known[row.owner].stream
+            output, prompt = self.outputs.get(row.request_id, ()), stream.prompt_length
+            tokens = stream.tokens(0, max(prompt, prompt + len(output) - 1)).tolist()
+            logits, rows = cold_run(models.target, models.drafter, prompt, tokens, self.memory.page_size)
+            wrong = differences(logits[: len(output)], output, models.content.dtype, exact=models.exact)
+            self._cold = {owner: cold for owner, cold in self._cold.items() if owner in self.memory.known}
+            self._cold[row.owner] = {prompt + one.index: one for one in wrong}, rows
+        return self._cold[row.owner]
+
+    # -- the drafter's context -----------------------------------------------------------------------------------
+
+    def _closed(self, plan: StepPlan | None, accepted: tuple[int, ...]) -> Segment:
+        if plan is not None and self.checks:
+            rows = [row for row in (*plan.context, *plan.generation) if row.drafts and row.owner in self.memory.known]
+            state = self.memory.rows
+            numbers = torch.stack([state.length, state.drafter.length, state.drafter.base]).tolist()
+            for row in rows:
+                length, drafted, base = (line[row.slot] for line in numbers)
+                for column in self.memory.draft_columns:
+                    self._shadow(plan, row, column, (base * self.memory.page_size, drafted, length - drafted))
+        return super()._closed(plan, accepted)
+
+    def _shadow(
+        self, plan: StepPlan, row: ContextRow | GenerationRow, column: DeviceColumn, span: tuple[int, int, int]
+    ) -> None:
+        """Hold what a row's drafter may read, from ``(base, length)`` and how far it trails, to the cold run."""
+        hidden, end, lag = span
+        begin = max(hidden, column.life.read_from(end))
+        first, last = self.models.first(column)
+        kv, table = column.planes.pool.kv[first:last], column.table[row.slot]
+        self.judged["SHADOW"] += max(0, end - begin)
+        wrong = self._cold_of(row)[1].wrong(kv, table, begin, end, lag=lag, exact=self.models.exact)
+        for one in wrong:
+            page = one.page - FIRST_PAGE if one.page >= 0 else -1
+            allowed = "the bits" if self.models.exact else f"within {NEAR_ROWS[kv.dtype]:.2g}"
+            text = f"device: {column.life.name}: a row of the drafter's context is not the one of a cold run"
+            found = f"layer {one.layer} errs by {one.error:.2g}"
+            self._add(
+                Violation("SHADOW", text, row.request_id, column.planes.name, page, one.position, plan.iteration,
+                          f"{allowed} of the cold row", found)
+            )  # fmt: skip
+
+    # -- findings ------------------------------------------------------------------------------------------------
+
+    def _tell(
+        self, iteration: int, row: ContextRow | GenerationRow, position: int, expected: str, found: str, text: str
+    ) -> None:
+        """A token at ``position`` is wrong; the page is the target's cell whose logits chose it."""
+        column = self.memory.target_columns[0]
+        at = torch.tensor([row.slot], device=self.memory.device)
+        page = int(column.page_at(column.table, at, torch.full_like(at, position - 1)))
+        page = page - FIRST_PAGE if page >= 0 else -1
+        self._add(
+            Violation("LOSSLESS", text, row.request_id, column.planes.name, page, position, iteration, expected,
+                      found)
+        )  # fmt: skip
+
+    def _add(self, violation: Violation) -> None:
+        """Add a finding once for each request, pool and page."""
+        key = (violation.code, violation.request, violation.pool, violation.page, violation.position)
+        if key not in self._found:
+            self._found.add(key)
+            self.counts.findings.append(violation)
+
+
+_AGAIN = "device: a second run of the same steps does not commit what the first one did"
+_LOSSLESS = "device: a committed token is not the greedy choice of a cold run"

@@ -1,0 +1,99 @@
+"""Natural acceptance: a first run records what target and drafter agree on, a second one re-runs and judges it.
+
+The first run gives counts and ids to the world while it goes, so that its ops and outputs form a trace like any other.
+In the second the sim knows all tokens ahead, keeps its tagged memory and is followed by a device that computes
+everything anew. In free mode a step of the first run takes, on the scenario's clock, what the device needed for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from gpu_backend.backend import Kernels
+from gpu_backend.replay.executor import DeviceWorld
+from gpu_backend.replay.modelled import Models, models_for
+from gpu_backend.replay.modelled_world import RecordingWorld
+from gpu_backend.replay.result import FREE, ReplayOrder
+from model.builds import Build
+from model.cluster import Cluster
+from model.ops import At, Op, Submit, World
+from model.plan import StepPlan
+from scenarios.errors import InputError
+from scenarios.schema import Scenario
+from sim.optrace import Trace
+from sim.result import RunResult
+from sim.run import run_scenario
+
+WEIGHTS = 7  # seed of tier T0
+Outputs = dict[int, tuple[int, ...]]
+
+
+class Recorder:
+    """What devices behind all workers committed, step by step."""
+
+    def __init__(self, *, free: bool) -> None:
+        self.free = free
+        self.devices: list[RecordingWorld] = []
+
+    def counts(self, worker: int, plan: StepPlan) -> tuple[int, ...]:
+        """See :class:`sim.server.Measured`."""
+        return self.devices[worker].accepted.pop(plan.iteration)
+
+    def step_ns(self, worker: int, plan: StepPlan) -> int | None:
+        """See :class:`sim.server.Measured`."""
+        return self.devices[worker].took[plan.iteration] if self.free else None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A first run: its ops with the ids of every output, these by request, and the modules that ran it."""
+
+    trace: Trace
+    outputs: Outputs
+    models: Models
+
+    def ended(self, again: RunResult) -> Trace:
+        """The trace as the second run leaves it, which computed the memory digest."""
+        return replace(self.trace, check=again.check, memory_digest=again.memory_digest)
+
+
+def record(
+    scenario: Scenario,
+    build: Build,
+    order: ReplayOrder,
+    where: tuple[torch.device, Kernels],
+    prepare: Callable[[DeviceWorld], None] | None = None,
+) -> Recorded:
+    """Run ``scenario`` with natural acceptance behind devices that ``prepare`` sees before their first step."""
+    config, workers = scenario.engine_config(build), scenario.topology(build)
+    if scenario.ops() is not None or scenario.trace_path() is not None:
+        raise InputError("acceptance", 0, "", "expected a workload for natural acceptance, found ops with their counts")
+    if config.asynchronous_copies or (workers is not None and workers.kind != "attention_dp"):
+        problem = "expected one worker or attention_dp, and copies at once, for natural acceptance: nothing lands"
+        raise InputError("acceptance", 0, "", f"{problem} between its steps")
+    models = models_for(config, WEIGHTS, where[0], exact=order.exact)
+    recorder = Recorder(free=order.mode == FREE)
+
+    def opened(world: World | Cluster) -> None:
+        for worker in world.workers:
+            recorder.devices.append(RecordingWorld(worker, *where, models))
+            if prepare is not None:
+                prepare(recorder.devices[-1])
+
+    first = run_scenario(scenario, build, check="off", record_ops=True, opened=opened, measured=recorder)
+    outputs = {request: ids for one in recorder.devices for request, ids in one.outputs().items()}
+    ops = tuple(_told(op, outputs) for op in first.ops)
+    trace = Trace(scenario.name, build.name, scenario.seed, "off", config, ops, first.decision_digest, "", workers)
+    return Recorded(trace, outputs, models)
+
+
+def _told(op: At | Op, outputs: Outputs) -> At | Op:
+    """A submission names the output that was recorded."""
+    if isinstance(op, At):
+        return At(op.worker, _told(op.op, outputs))  # pyright: ignore[reportArgumentType]
+    if isinstance(op, Submit) and op.spec.request_id in outputs:
+        return Submit(replace(op.spec, output=outputs[op.spec.request_id]))
+    return op
