@@ -44,23 +44,25 @@ def run_scenario(
     progress: Progress | None = None,
     opened: Opened | None = None,
     measured: Measured | None = None,
+    world: World | Cluster | None = None,
 ) -> RunResult:
     """Run ``scenario`` on ``build`` and check its expectations.
 
     A workload runs under the simulated clock, a scenario of ops is applied as it stands. ``check`` is ``off``,
     ``incremental`` or ``exhaustive``; ``keep_events`` and ``record_ops`` keep the event log and the ops in the result;
     ``progress`` is told each request (op) that is done, ``opened`` sees the world before anything runs. With
-    ``measured``, which a scenario of ops has no use for, a device's counts replace the scenario's. Ctrl-C ends the run
+    ``measured``, which a scenario of ops has no use for, a device's counts replace the scenario's. ``world``, before
+    its first op and on ``build``, runs the scenario instead of one of its own. Ctrl-C ends the run
     early: the result says so and holds what was found. Raises InputError, before anything runs, for settings or a
     trace that cannot be used and for a request that can never be served.
     """
     config = scenario.engine_config(build)
     source = _source(scenario)
-    topology = scenario.topology(build)
-    if topology is None:
-        world = World(config, build, check=check, keep_events=keep_events, record_ops=record_ops)
-    else:
+    topology = scenario.topology(build) if world is None else None
+    if topology is not None:
         world = topology.open(build, check=check, keep_events=keep_events, record_ops=record_ops)
+    elif world is None:
+        world = World(config, build, check=check, keep_events=keep_events, record_ops=record_ops)
     if opened is not None:
         opened(world)
     if not isinstance(source, Workload):

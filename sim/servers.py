@@ -21,4 +21,4 @@ SERVERS: dict[type[World] | type[Cluster], type[Server]] = {
 
 def server_of(world: World | Cluster) -> type[Server]:
     """The class of server for a world or a cluster."""
-    return SERVERS[type(world)]
+    return next(SERVERS[base] for base in type(world).__mro__ if base in SERVERS)

@@ -43,11 +43,14 @@ class RankLaw:
 
     def plans(self, plans: Sequence[StepPlan | None], step: int) -> bool:
         """Ranks that run every request together bring equal plans; whether they do."""
+        return self.steps([None if plan is None else rows_of(plan) for plan in plans], step)
+
+    def steps(self, ranks: Sequence[Sequence[Row] | None], step: int) -> bool:
+        """As :meth:`plans`, of each rank's :func:`rows_of`, ``None`` where a rank skips."""
         self.docket.count("RANK")
-        hashes = [plan_hash(plan) for plan in plans]
-        odd = next((rank for rank, found in enumerate(hashes) if found != hashes[0]), 0)
+        odd = next((rank for rank, rows in enumerate(ranks) if rows != ranks[0]), 0)
         if odd:
-            mine, other = rows_of(plans[0]), rows_of(plans[odd])
+            mine, other = ranks[0] or [], ranks[odd] or []
             first = next((pair for pair in zip_longest(mine, other) if pair[0] != pair[1]), (None, None))
             request = (first[0] or first[1] or ("", -1))[1]
             self._apart("the ranks run different steps", request, step, odd, _words(first[0]), _words(first[1]))

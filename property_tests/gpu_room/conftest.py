@@ -22,6 +22,8 @@ else:
         collect_ignore += ["on_device/test_sanitizer.py"]
     if importlib.util.find_spec("flashinfer") is None:
         collect_ignore += ["on_device/test_flashinfer.py"]
+    if torch.cuda.device_count() < 2:
+        collect_ignore += ["on_device/test_parallel_on_gpus.py"]
     if importlib.util.find_spec("safetensors") is None:
         collect_ignore += ["test_modules_loader.py"]  # a GPU's own torch may come without it
 if importlib.util.find_spec("transformers") is None or importlib.util.find_spec("dflash") is None:
