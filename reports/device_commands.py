@@ -99,6 +99,9 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
         launch: Annotated[
             Launch, typer.Option("--launch", help="A step runs when it settles, or ahead, by counts of a first run.")
         ] = Launch.SETTLE,
+        eager: Annotated[
+            bool, typer.Option("--eager", help="No CUDA graphs: every step kernel by kernel, without padding rows.")
+        ] = False,
         exact: Annotated[bool, typer.Option("--exact", help="Kernels whose bits do not depend on the batch.")] = False,
         out: Out = None,
         json: Json = False,
@@ -109,7 +112,8 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
 
         interrupts.raise_again()
         place = None if device is None else device.value
-        order = ReplayOrder(place, acceptance.value, mode.value, check.value, exact, launch.value)
+        graphs = False if eager else None
+        order = ReplayOrder(place, acceptance.value, mode.value, check.value, exact, launch.value, graphs)
         done = replays.run(tuple(scenario or ()), build, order, out, _opened(room).replay)
         replays.show(done, json)
         raise typer.Exit(replays.exit_code_of(done))

@@ -25,7 +25,39 @@ def upload(values: Sequence[int], device: torch.device, dtype: torch.dtype = tor
 
 def sent(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """A tensor of the host on ``device``, queued behind what runs there; the host does not wait."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+    if device.type != "cuda":
+        return tensor
+    if device not in _STAGES:
+        _STAGES[device] = Stage()
+    return _STAGES[device].pinned(tensor).to(device, non_blocking=True)
+
+
+class Stage:
+    """Pinned host memory that copies to a device start from, filled round and round in two halves of ``half`` bytes.
+
+    A half is used again once the copies that were queued from it are done.
+    """
+
+    def __init__(self, half: int = 4 << 20) -> None:
+        self._halves = [torch.empty(half, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
+        self._left = [torch.cuda.Event() for _ in range(2)]
+        self._now = self._at = 0
+
+    def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy of ``tensor`` in pinned memory, to be copied to the current stream at once."""
+        size = tensor.nbytes
+        if size > len(self._halves[0]):
+            return tensor.pin_memory()
+        if self._at + size > len(self._halves[0]):
+            self._left[self._now].record()
+            self._now, self._at = 1 - self._now, 0
+            self._left[self._now].synchronize()
+        place = self._halves[self._now][self._at : self._at + size].view(tensor.dtype).view(tensor.shape)
+        self._at += -(-size // 64) * 64
+        return place.copy_(tensor)
+
+
+_STAGES: dict[torch.device, Stage] = {}  # by device
 
 
 class CopyStream:

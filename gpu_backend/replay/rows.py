@@ -79,7 +79,7 @@ class Chunks:
         if memory.rules.rebase is Rebase.READS:
             table = column.shifted(memory.rows.drafter.base)
         memory.store(column, slot, position, cells, torch.ones_like(slot, dtype=torch.bool), table)
-        memory.rows.final[place] = final
+        memory.rows.final[place].fill_(final)
 
     def _log(self, row: ContextRow, iteration: int, before: torch.Tensor) -> None:
         memory, rows = self.memory, self.memory.rows

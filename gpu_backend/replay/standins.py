@@ -39,8 +39,8 @@ class DeviceStandIns:
             self._store(column, table, position)
             block = position[:1].long() // memory.page_size
             pages.append(torch.where(block < table.shape[1], table[0, block.clamp(max=table.shape[1] - 1)], -1).long())
-        rows.length[row.slot] = row.position + 1
-        rows.drafter.length[row.slot] = row.position + 1
+        rows.length[row.slot].fill_(row.position + 1)
+        rows.drafter.length[row.slot].fill_(row.position + 1)
         if memory.checks:
             page = torch.cat(pages)
             slots = torch.where(page >= 0, page - FIRST_PAGE, -1)
@@ -68,8 +68,8 @@ class DeviceStandIns:
         """Padding rows move their slot's lengths on by a token each; by the right rule they write nothing."""
         rows = self.memory.rows
         slot = 0 if rule is Padding.REQUEST_SLOT else self.memory.dummy_slot
-        rows.length[slot] += count
-        rows.drafter.length[slot] += count
+        rows.length[slot].add_(count)
+        rows.drafter.length[slot].add_(count)
         if rule is Padding.LAST_CELL:
             for column in self.memory.columns:
                 self._last_cell(column)
@@ -77,8 +77,8 @@ class DeviceStandIns:
     def _last_cell(self, column: DeviceColumn) -> None:
         """Row -1 counts from the end: the last cell of the pool's last page, whoever has it."""
         pool, device = column.planes.pool, self.memory.device
-        pool.cells.tags[-1, -1] = SENTINEL[CellState.DUMMY]
-        pool.cells.states[-1, -1] = int(CellState.DUMMY)
+        pool.cells.tags[-1, -1].fill_(SENTINEL[CellState.DUMMY])
+        pool.cells.states[-1, -1].fill_(int(CellState.DUMMY))
         if self.memory.findings:
             slot = torch.full((1,), self.memory.dummy_slot, dtype=torch.int64, device=device)
             nobody, page = torch.full_like(slot, -1), torch.full_like(slot, pool.pages)

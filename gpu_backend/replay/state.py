@@ -44,7 +44,7 @@ class RowSlots:
         if not self._free:
             self._grow()
         place = self.place_of[owner] = self._free.pop()
-        self.final[place] = final
+        self.final[place].fill_(final)  # to assign a number would wait for the device
 
     def end(self, owner: int) -> None:
         """An owner is forgotten."""
@@ -64,8 +64,8 @@ class RowSlots:
 
     def bind(self, slot: int, owner: int, length: int, base: int, draft_length: int) -> None:
         """A request gets a slot. Its base comes back from where it was parked, or starts as the slots rule says."""
-        self.length[slot] = length
-        self.owner[slot] = owner
+        self.length[slot].fill_(length)
+        self.owner[slot].fill_(owner)
         self._trails(slot, length - draft_length)
         if owner in self.parked and self.rule.parks:
             self.parked.discard(owner)
@@ -80,12 +80,12 @@ class RowSlots:
         if place is not None and owner is not None:
             self.parked.add(owner)
             self._update(SlotOp.PARK, slot, 0, place)
-        self.owner[slot] = 0
+        self.owner[slot].zero_()
         self._trails(slot, 0)
 
     def _trails(self, slot: int, lag: int) -> None:
         if self.lag[slot] != lag:
-            self.trail[slot] = lag
+            self.trail[slot].fill_(lag)
         self.lag[slot] = lag
 
     def snapshot(self) -> tuple[set[int], list[int]]:
