@@ -102,6 +102,7 @@ class Twin:
         self.claim_rule = rules.claim if separate else TargetOnly()  # what cannot pair runs beside the target's reuse
         self.resize_error = ""  # what the last growth of a context that failed said
         self.tag_span = self.kind.tag_span(config.drafter.chain)
+        self.ahead: dict[int, int] = {}  # root of keys -> tokens behind a block that these keys depend on
         known = self.kind.span(config.drafter.chain) or 0  # what nobody knows the keys cannot look ahead
         self.span = known if self.paired or rules.pairing.keys_unpaired else 0
 
@@ -127,6 +128,7 @@ class Twin:
         view = self.rules.keys.view(request.stream, length, self.rules.scope.key(spec.scope), span, page)
         view.prompt_length = request.context_length
         request.keys, request.draft_keys = view, view.draft or view
+        self.ahead[view.seed] = view.ahead
         request.draft_keys.prompt_length = view.prompt_length
 
     def first_new_key(self, request: Request) -> int | None:

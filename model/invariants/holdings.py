@@ -40,12 +40,12 @@ class PublishedPages:
             self.counted[column.manager] = known or (column if column.lifecycle.window is None else None)
         full = [column for column in memory.target_columns if column.lifecycle.window is None]
         self.reference = full[0] if full and None in self.counted.values() else None
-        # Below, the tag of a parent and of a first cell is that of the content and of the keys' root (xor): prompts
-        # under other keys have other nodes.
-        self.children: dict[tuple[int, int], dict[int, int]] = {}  # (column, parent's tag) -> slot -> first tag
+        # A node is told by the tokens that its key depends on, and by the keys' root (xor): prompts under other keys
+        # have other nodes, whatever their pages hold.
+        self.children: dict[tuple[int, int], dict[int, int]] = {}  # (column, parent node) -> slot -> first tag
         self.parent: dict[tuple[int, int], tuple[int, int]] = {}  # (pool, slot) -> key of ``children``
-        self.ever: dict[int, int] = {}  # first tag in the reference column -> last published one, 0 once they differed
-        self.ever_children: dict[int, int] = {}  # parent's tag in it -> children so far
+        self.ever: dict[int, int] = {}  # first tag in the reference column -> node, 0 once there were several
+        self.ever_children: dict[int, int] = {}  # parent node -> children so far
 
     def publish(self, column: Column, slots: NDArray[np.int32], reader: Reader | None, block: int) -> None:
         """Pages from ``block`` on, computed or held by ``reader``, entered the tree."""
@@ -70,22 +70,29 @@ class PublishedPages:
     def _note_children(self, column: Column, pages: tuple[list[int], list[int]], reader: Reader, block: int) -> None:
         if column is not self.counted[column.manager]:
             return
-        page, place, tags = self.memory.page, column.index, reader.tags[column.index]
-        pool, begin = self.memory.pool_of[place], block * page - 1
-        parents = tags[max(begin, page - 1) :: page][: len(pages[0])].tolist()
-        if begin < 0:
-            parents.insert(0, reader.seeds[place])
-        for slot, first, above in zip(*pages, parents, strict=False):
-            parent = above ^ reader.space
+        page, place = self.memory.page, column.index
+        pool, sealed = self.memory.pool_of[place], self.memory.sealed[self.memory.pool_of[place]]
+        parents = self._nodes(reader, max(block, 1) * page, (block + len(pages[0]) - 1) * page)
+        if not block:
+            parents.insert(0, reader.space)
+        for number, (slot, first, parent) in enumerate(zip(*pages, parents, strict=True), block):
             self.children.setdefault((place, parent), {})[slot] = first
             self.parent[pool, slot] = (place, parent)
             if column is self.reference:
                 tag = first ^ reader.space
-                known, length = self.ever.get(tag), self.memory.sealed[pool][slot]
-                last = self.memory.flat[pool][slot * page + length - 1] if length else 0
+                known, end = self.ever.get(tag), number * page + sealed[slot]
+                last = self._nodes(reader, end, end)[0]
                 self.ever[tag] = last if known is None or known == last else 0
-                if known is None:
+                if known != last:
                     self.ever_children[parent] = self.ever_children.get(parent, 0) + 1
+
+    def _nodes(self, reader: Reader, first: int, last: int) -> list[int]:
+        """What tells the nodes of blocks that end behind the first ``first``, a page more, ``last`` tokens."""
+        if first > last:
+            return []
+        ahead = self.memory.twin.ahead.get(reader.space, 0) - 1
+        keys = reader.stream.sums(first + ahead, last + ahead + 1)[:: self.memory.page].tolist()
+        return [key ^ reader.space for key in keys]
 
     def _forget_stale(self, pool: int) -> None:
         flat, sealed, page = self.memory.flat[pool], self.memory.sealed[pool], self.memory.page
@@ -121,13 +128,15 @@ class PublishedPages:
         if column is None:
             return False
         tags = reader.tags[column.index]
-        parent = (int(tags[block * page - 1]) if block else reader.seeds[column.index]) ^ reader.space
+        parent = self._nodes(reader, block * page, block * page)[0] if block else reader.space
         if column.manager is not manager:
             known = self.ever.get(int(tags[block * page]) ^ reader.space)
             return known != 0 and self.ever_children.get(parent, 0) < most
         pool = self.memory.pool_of[column.index]
-        flat, pages = self.memory.flat[pool], self.children.get((column.index, parent), {})
-        return sum(1 for slot, tag in pages.items() if cached[pool][slot] and flat[slot * page] == tag) < most
+        flat, sealed = self.memory.flat[pool], self.memory.sealed[pool]
+        pages = self.children.get((column.index, parent), {})
+        there = [slot for slot, tag in pages.items() if not sealed[slot] or flat[slot * page] == tag]
+        return sum(1 for slot in there if cached[pool][slot]) < most  # of some not a single cell was final
 
 
 class PromptHoldings:
@@ -145,6 +154,7 @@ class PromptHoldings:
         self.partial, self.most_children = partial, children
         self.blocks = cdiv(limit, self.page_size)
         self.several: set[int] = set()  # blocks with more than one cached page in some column
+        self.looks_ahead = self.memory.twin.ahead.get(reader.space, 0) > 0
         covered = [self._coverage(column) for column in self.memory.columns]
         self.covered = [one.tolist() for one in covered]
         self.holes = [np.flatnonzero(one < self.page_size).tolist() for one in covered]  # blocks not covered in full
@@ -256,6 +266,10 @@ class PromptHoldings:
             below = bisect_left(holes, block)
             if below and holes[below - 1] >= first:
                 return holes[below - 1]  # it is in the window of all blocks in between as well
+            if sure and self.looks_ahead:  # where a block has several pages, this column's may be that of another node
+                other = max((known for known in self.several if first <= known <= block), default=-1)
+                if other >= 0:
+                    return min(other, block - 1)
         sinks = life.sink_blocks(page)
         if sinks and (min(sinks, block) > self._whole(place) or not (inside or block >= sinks)):
             return block - 1

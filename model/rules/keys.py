@@ -27,6 +27,7 @@ class KeyView:
     __slots__ = (
         "_shift",
         "_stream",
+        "ahead",
         "checks_evidence",
         "covers_lookahead",
         "draft",
@@ -46,6 +47,7 @@ class KeyView:
     def __init__(self, stream: TokenStream, length: int, shift: int, evidence: int, page_size: int, seed: int) -> None:
         self._stream = stream
         self._shift = shift
+        self.ahead = shift  # tokens behind a block that its key depends on
         self.evidence = evidence  # tokens trimmed off every match
         self.draft: KeyView | None = None  # the drafter's own view, where it is another one
         self.checks_evidence = evidence > 0
@@ -213,6 +215,7 @@ class LookaheadHash:
         view.length = len(view.keys) * page_size
         view.partial = False
         view.covers_lookahead = True
+        view.ahead = lookahead
         return view
 
 

@@ -242,3 +242,31 @@ def test_two_partial_blocks_that_begin_with_the_same_token_are_two_children() ->
     assert pair.prefill.engine.totals.preemptions == 1
     assert pair.records()[3].claims == [12, 11]
     assert pair.violations == []
+
+
+def test_equal_target_pages_under_keys_that_look_ahead_lie_in_two_nodes() -> None:
+    # Both prompts hold tokens 4 to 7 and part at 8, which the key of that block depends on: the window of the second
+    # one is no part of the first one's path, so a third prompt on that path does not find it.
+    layers = (Lifecycle("full", "target", "target"), Lifecycle("swa", "target", "target", 10))
+    shifted = world("sglang-fused", "mtp", None, target=layers, policy=PublishPolicy.PER_REQUEST)
+    parts = ask(2, (11, 8), (13, 1), output=1)
+    served(shifted, ask(1, (11, 17), output=1), parts, ask(3, (11, 14), output=1))
+    assert shifted.engine.records[3].cached_tokens == 0
+    assert shifted.violations == []
+
+
+def test_children_are_told_by_their_parents_key_not_by_what_its_last_drafter_cell_depends_on() -> None:
+    # The drafter's tree has two children below the first block, published by prompts that part three tokens behind it.
+    limits = replace(
+        LIMITS, max_batch=1, max_num_tokens=64, extra_tokens=0, max_util_for_resume=1.0, partial_children=2
+    )
+    pools = {"target": PoolSize(7), "draft": PoolSize(9)}
+    chained = world("paired-22-nobranch", "mtp", None, drafts=5, limits=limits, pools=pools)
+    config = replace(chained.config, drafter=Drafter("mtp", 5, None, 3))
+    crowded = World(config, chained.build, check="exhaustive")
+    step, one = Dispatch(), Settle((1,))
+    ops = [ask(1, (11, 8), output=2), step, ask(2, (11, 5), (13, 1), output=5), Settle(()), step, one, ask(3, (11, 8))]
+    for op in (*ops, step, Settle(()), step, one, step, one, step, step, one, one, step, Settle(())):
+        crowded.apply(op)
+    assert crowded.engine.records[3].claims == [1]
+    assert crowded.violations == []
