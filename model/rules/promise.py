@@ -86,9 +86,12 @@ def dropped_promise(held: Holdings, drop: int) -> Promise:
 def windowed_promise(held: Holdings, boundary: bool, branch: bool, draft_first: bool) -> Promise:
     """The deeper of the covered endpoint and the fresh mirror (slack ``W + B - 1``; a branch adds ``L - P``).
 
-    ``boundary``: a drafter window counts on a page boundary only (slack ``B - 1``). See semantics 9 for the limits.
+    ``boundary``: a drafter window counts on a page boundary only (slack ``B - 1``). Where two managers do not agree on
+    an endpoint, a claim of nothing is allowed. See semantics 9 for the limits.
     """
     covered, deepest = held.joint(held.limit, True, boundary), held.joint(held.limit, False)
+    if covered and not held.settles(held.limit):
+        covered = 0
     starts = [0]
     if held.window is not None:
         edge = held.length + 1 - held.window

@@ -270,3 +270,16 @@ def test_children_are_told_by_their_parents_key_not_by_what_its_last_drafter_cel
         crowded.apply(op)
     assert crowded.engine.records[3].claims == [1]
     assert crowded.violations == []
+
+
+def test_a_pair_that_agrees_on_no_endpoint_claims_nothing_although_both_hold_the_prompts_start() -> None:
+    # The drafter sees up to 16 and one token of evidence; the target has two children there, matches no block in part
+    # and gives 15; there the drafter lacks its window and gives 8. The pair falls back to no reuse.
+    limits = replace(LIMITS, page_size=8, max_batch=1, max_num_tokens=64, extra_tokens=0, partial_children=2)
+    apart = world("paired-22", "mtp", 1, sinks=8, limits=limits)
+    plain = Submit(RequestSpec(1, (Segment(11, 24, first=1),), 1, 5001, drafts=False))
+    parts = Submit(RequestSpec(2, (Segment(11, 17, first=1), Segment(12, 1)), 1, 5002))
+    served(apart, plain, parts, Submit(RequestSpec(3, (Segment(11, 24, first=1),), 2, 5003)))
+    assert apart.engine.totals.fallbacks == 1
+    assert apart.engine.records[3].cached_tokens == 0
+    assert apart.violations == []
