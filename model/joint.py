@@ -108,8 +108,7 @@ class Twin:
 
     def _size(self, name: str, draft: tuple[Lifecycle, ...]) -> PoolSize:
         """Size of a pool; fused pages are as many as the target's."""
-        fused = self.shape is Shape.UNIFIED and self.rules.layout.fused
-        if fused and name in {life.pool for life in draft}:
+        if self.shape is Shape.UNIFIED and self.rules.layout.fused and name in {life.pool for life in draft}:
             return self.config.pools[self.config.target[0].pool]
         return self.config.pools[name]
 

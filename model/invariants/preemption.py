@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from model.engine import Engine
-from model.eviction import DROPPABLE
+from model.eviction import DROPPABLE, LOCKED
 from model.invariants.base import Docket, Violation
 from model.invariants.gate import gate_open
 from model.request import CONTEXT, Request, RequestRecord
@@ -73,11 +73,15 @@ class PreemptionLaw:
             self._judge(live[name], [other for other in holders if other is not live[name]], running, needed)
 
     def _needed(self, given: list[list[tuple[array[int], array[int]]]]) -> bool:
-        """Whether some pool could not have done without the pages that were given up."""
+        """Whether some pool could not have done without the pages that were given up: they were short, or with them
+        locked nobody who had stepped aside could have resumed."""
+        limit = self.engine.config.limits.max_util_for_resume
         for pool in self.engine.twin.pools.values():
             columns = [column.index for column in self.engine.twin.columns if column.pool is pool]
             pages = sum(len(part) for tables in given for index in columns for part in tables[index])
             if sum(1 for state in pool.state if state <= DROPPABLE) < pages:
+                return True
+            if pages and pool.state.count(LOCKED) + pages > limit * pool.device_pages:
                 return True
         return False
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from model.builds import BUILDS
-from model.config import Drafter, EngineConfig, Limits, PoolSize, PublishPolicy, RequestSpec
+from model.config import Drafter, EngineConfig, Limits, PoolSize, PublishPolicy, RequestSpec, Scope
 from model.fleet import Fleet
 from model.geometry import Lifecycle
 from model.linkops import Arrive, Send
@@ -283,3 +283,17 @@ def test_a_pair_that_agrees_on_no_endpoint_claims_nothing_although_both_hold_the
     assert apart.engine.totals.fallbacks == 1
     assert apart.engine.records[3].cached_tokens == 0
     assert apart.violations == []
+
+
+def test_the_newest_makes_room_where_the_gate_shut_in_the_pass_that_set_it_back() -> None:
+    # A suspended request may not resume above half of 22 pages. The first one's growth reaches that before its turn.
+    limits = replace(LIMITS, page_size=2, max_batch=3, max_num_tokens=9, extra_tokens=0, max_util_for_resume=0.5)
+    gated = world("sglang-fused", "ngram", None, limits=limits, pools={"target": PoolSize(22)})
+    other = RequestSpec(3, (Segment(11, 3), Segment(13, 3)), 1, 5003, scope=Scope(salt="s"))
+    step = Dispatch()
+    ops = [ask(1, (11, 7), output=6), step, ask(2, (11, 1)), step, Submit(other), Settle(()), step, Settle((1,)), step]
+    for op in (*ops, Settle((2, 1)), Suspend(2), step):
+        gated.apply(op)
+    assert gated.engine.records[3].preemptions == 1
+    finish(gated)
+    assert gated.violations == []
