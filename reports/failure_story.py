@@ -13,7 +13,8 @@ from model.request import len_prompt
 from reports.document import violation_document
 from reports.sentences import granted, published, sentence
 from reports.story import headline
-from sim.sampling import CRASH, Happening, Sample, Standing
+from sim.crashes import CRASH
+from sim.sampling import Happening, Sample, Standing
 
 _SILENT = ("iteration", "unbind")  # what the columns say already
 

@@ -26,11 +26,12 @@ from reports.story import headline
 from reports.timeline import timeline, write_timeline
 from scenarios.user_rules import base_of, is_own
 from sim.cacheops import CacheProgram, encode_cache_op, save_program
+from sim.crashes import CRASH
 from sim.findings import Failure, Program
 from sim.optrace import Trace, save_trace
 from sim.regression import trace_yaml
 from sim.rulespec import find
-from sim.sampling import CRASH, Sample, samples
+from sim.sampling import Sample, samples
 
 REPRO, TRACE, MINIMAL, STORY, TIMELINE = "repro.txt", "trace.jsonl", "minimal.jsonl", "story.txt", "timeline.svg"
 _SUMMARY = 110  # characters that the catalogue has room for

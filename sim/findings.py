@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from model.invariants import Violation
 from model.ops import At
 from sim.cacheops import CacheProgram
+from sim.crashes import broken_by
 from sim.optrace import Trace
 
 Program = Trace | CacheProgram  # of an engine or of several workers; of the cache layer alone
@@ -39,8 +40,8 @@ class Failure:
 
     @property
     def cause(self) -> tuple[str, ...]:
-        """What tells failures apart: the law, then the kinds of the ops that are left."""
-        return (self.law, *self.kinds)
+        """What tells failures apart: the law (of a crash the error and its function), then the kinds of the ops."""
+        return (broken_by(self.law, self.violation.message), *self.kinds)
 
 
 def kind_of(op: object) -> str:
@@ -93,7 +94,7 @@ class Cause:
     @property
     def key(self) -> tuple[str, ...]:
         """What tells it apart from others: :attr:`Failure.cause`."""
-        return (self.law, *self.kinds)
+        return (broken_by(self.law, self.message), *self.kinds)
 
 
 @dataclass(frozen=True, slots=True)

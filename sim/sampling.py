@@ -12,9 +12,8 @@ from model.invariants import Violation
 from model.ops import At, Op, Outcome, World
 from model.request import WAITING, Request
 from model.sequence import ACTIVE
+from sim.crashes import crashed
 from sim.optrace import Trace
-
-CRASH = "CRASH"  # stands where a law's code does when the model itself gave up
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +195,8 @@ def _crashed(
     last: Sample | None, number: int, op: At | Op | None, error: Exception, broken: tuple[Violation, ...]
 ) -> Sample:
     """The sample of an op that raised ``error``, over what was there before."""
-    why = f"{type(error).__name__}: {error}"
-    crash = (*broken, Violation(CRASH, why))
+    told = crashed(error, last.iteration if last is not None else 0)
+    why, crash = told.message, (*broken, told)
     if last is None:
         return Sample(number, op, Outcome(False, why), 0, (), {}, (), crash)
     return replace(last, number=number, op=op, outcome=Outcome(False, why), happenings=(), violations=crash)

@@ -179,7 +179,7 @@ def test_a_crash_leaves_a_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
     crash = Violation("CRASH", "ZeroDivisionError in decide: division by zero")
     folder = failures.write(tmp_path, replace(sound, minimal=minimal, violation=crash), COMMAND)
     story = (folder / "story.txt").read_text()
-    assert "crashed: ZeroDivisionError: division by zero" in story
+    assert "crashed: ZeroDivisionError in decide: division by zero" in story
     assert "CRASH broke: ZeroDivisionError in decide" in story
     assert "CRASH broke on unified+claim=own_crashing_rule:Wild" in (folder / "timeline.svg").read_text()
     assert load_scenario(folder / f"{folder.name}.yaml").expect.violations == []

@@ -7,18 +7,21 @@ from dataclasses import replace
 
 from model.builds import Build
 from model.config import EngineConfig, Scope
+from model.invariants import Violation
 from property_tests.fuzz.cache_world import CacheWorld
 from sim.cacheops import CacheOp, Chunk, Commit, Create, Evict, Offload
+from sim.crashes import broken_by
 
 WHOLE = 1 << 16  # tokens of a chunk that takes all that is left
 BUDGET = 3000  # runs of one shrink
 
 
 class Shrinker:
-    """Looks for the smallest program that breaks ``code`` first, in at most ``budget`` runs."""
+    """Looks for the smallest program that breaks the law of ``like`` first, in at most ``budget`` runs."""
 
-    def __init__(self, config: EngineConfig, build: Build, code: str, budget: int = BUDGET) -> None:
-        self.config, self.build, self.code, self.left = config, build, code, budget
+    def __init__(self, config: EngineConfig, build: Build, like: Violation, budget: int = BUDGET) -> None:
+        self.config, self.build, self.left = config, build, budget
+        self.broken = broken_by(like.code, like.message)
 
     def breaks(self, ops: list[CacheOp]) -> bool:
         """Whether ``ops`` break the same law; ``False`` once the budget is spent."""
@@ -26,7 +29,10 @@ class Shrinker:
             return False
         self.left -= 1
         violation = CacheWorld(self.config, self.build).run(ops)
-        return violation is not None and violation.code == self.code
+        return violation is not None and self._alike(violation)
+
+    def _alike(self, violation: Violation) -> bool:
+        return broken_by(violation.code, violation.message) == self.broken
 
     def run(self, ops: list[CacheOp]) -> list[CacheOp]:
         """Drop and simplify by turns until neither helps."""
@@ -43,7 +49,7 @@ class Shrinker:
         for place, op in enumerate(ops, 1):
             world.apply(op)
             if world.violations:
-                return ops[:place] if world.violations[0].code == self.code else ops
+                return ops[:place] if self._alike(world.violations[0]) else ops
         return ops
 
     def _dropped(self, ops: list[CacheOp]) -> list[CacheOp]:
@@ -95,7 +101,7 @@ def _simpler(op: CacheOp) -> Iterator[CacheOp]:
 
 
 def shrink(
-    config: EngineConfig, build: Build, ops: list[CacheOp], code: str, budget: int = BUDGET
+    config: EngineConfig, build: Build, ops: list[CacheOp], like: Violation, budget: int = BUDGET
 ) -> tuple[CacheOp, ...]:
-    """The smallest program found that breaks ``code`` first on ``build``."""
-    return tuple(Shrinker(config, build, code, budget).run(list(ops)))
+    """The smallest program found that breaks the law of ``like`` first on ``build``: of a crash, the same one."""
+    return tuple(Shrinker(config, build, like, budget).run(list(ops)))

@@ -22,7 +22,6 @@ from model.request import CONTEXT, GENERATION, Request, RequestRecord, len_promp
 from model.sequence import ACTIVE
 from property_tests.fuzz.cache_entry import Entry, stream_of
 from property_tests.fuzz.cache_laws import CacheLaws, Disagreement, Shape, shape_of
-from property_tests.fuzz.swarm import crashed
 from sim.cacheops import (
     CacheOp,
     Chunk,
@@ -38,6 +37,7 @@ from sim.cacheops import (
     Row,
     Suspend,
 )
+from sim.crashes import crashed
 
 
 class CacheWorld:

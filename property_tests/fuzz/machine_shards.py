@@ -105,7 +105,7 @@ def failure_of(driver: str, program: Program, violation: Violation, shrinks: boo
     if not shrinks:
         return Failure(driver, program.seed, program, program, violation)
     if isinstance(program, CacheProgram):
-        ops = shrink_cache(program.config, build, list(program.ops), violation.code)
+        ops = shrink_cache(program.config, build, list(program.ops), violation)
         minimal = CacheProgram(program.build, program.seed, program.config, ops)
         found = CacheWorld(program.config, build).run(ops)
         return Failure(driver, program.seed, program, minimal, found or violation)

@@ -12,7 +12,7 @@ from model.builds import Build
 from model.cluster import Cluster
 from model.invariants import Violation
 from model.ops import At, Dispatch, Land, Lose, Op, Outcome, Settle, World
-from property_tests.fuzz.finish import Feed, finish, land_all
+from property_tests.fuzz.finish import PATIENCE, Feed, finish, land_all
 from property_tests.fuzz.swarm import STIRRING, first_violation
 from sim.optrace import Trace
 
@@ -31,7 +31,7 @@ class Rerun:
         return replace(like, ops=self.ops, decision_digest=digests[0], memory_digest=digests[1])
 
 
-def rerun(trace: Trace, build: Build, patience: int = 120) -> Rerun:
+def rerun(trace: Trace, build: Build, patience: int = PATIENCE) -> Rerun:
     """Apply the ops of ``trace`` on ``build``; where none of them breaks a law, finish what is left.
 
     Raises what the model raises for a configuration that it cannot run.

@@ -15,6 +15,7 @@ from model.invariants import Violation
 from model.ops import Dispatch, Settle, Submit
 from property_tests.fuzz.rerun import rerun
 from property_tests.fuzz.simpler import Change, inner, plainer_worlds, renumbered, simpler_ops, without_request
+from sim.crashes import broken_by
 from sim.optrace import Trace
 
 RUNS = 1500  # of candidates
@@ -55,7 +56,7 @@ class Shrinker:
 
     def __init__(self, trace: Trace, build: Build, violation: Violation, runs: int) -> None:
         self.best, self.build, self.violation = trace, build, violation
-        self.law = violation.code
+        self.broken = broken_by(violation.code, violation.message)
         self.most, self.runs, self.ops = runs, 0, 0
 
     def run(self) -> None:
@@ -109,13 +110,14 @@ class Shrinker:
         except (ValueError, KeyError):  # values that do not go together
             return False
         self.ops += len(result.ops) + 4
-        if result.violation is None or result.violation.code != self.law:
+        violation = result.violation
+        if violation is None or broken_by(violation.code, violation.message) != self.broken:
             return False
         trace = result.trace(candidate)
         now, then = self._size(trace), self._size(self.best)
         if now > then or (fewer and now == then):
             return False
-        self.best, self.violation = trace, result.violation
+        self.best, self.violation = trace, violation
         return True
 
     @staticmethod

@@ -39,10 +39,10 @@ from property_tests.fuzz.finish import finish, has_work, land_all, serve
 from property_tests.fuzz.generate.mix import Mix
 from property_tests.fuzz.generate.setup import Setup, setup
 from property_tests.fuzz.generate.workload import OUTPUT_STREAMS
+from sim.crashes import crashed
 from sim.optrace import Trace
 
 STIRRING = (Dispatch, Fail, Send, Warmup)  # change something even where they do nothing in the end
-CRASH = "CRASH"  # the law that a crash of the model breaks: it is none of the model's own
 ENCORES = 4  # how often one program uses ids again
 
 
@@ -259,15 +259,6 @@ def first_violation(world: World | Cluster, crash: Exception | None) -> Violatio
     if world.violations or crash is None:
         return world.violations[0] if world.violations else None
     return crashed(crash, world.workers[0].engine.iteration)
-
-
-def crashed(crash: Exception, step: int) -> Violation:
-    """What stands for a crash of the model at ``step``."""
-    place = crash.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    where = f" in {place.tb_frame.f_code.co_name}" if place is not None else ""
-    return Violation(CRASH, f"{type(crash).__name__}{where}: {crash}", step=step)
 
 
 def play(choices: Choices, build: Build, mix: Mix, check: str = "exhaustive") -> Example:

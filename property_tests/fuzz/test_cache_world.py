@@ -62,11 +62,11 @@ def test_a_known_bad_rule_is_found_and_its_program_is_short(
     worlds = (swarm_world(seed, build) for seed in range(seeds))
     world = next((world for world in worlds if world.violations), None)
     assert world is not None, f"{seeds} programs and no law broke"
-    code = world.violations[0].code
-    assert code in laws
-    minimal = shrink(world.config, build, world.ops, code)
+    first = world.violations[0]
+    assert first.code in laws
+    minimal = shrink(world.config, build, world.ops, first)
     violation = CacheWorld(world.config, build).run(minimal)
-    assert violation is not None and violation.code == code
+    assert violation is not None and violation.code == first.code
     assert len(minimal) <= most, "\n".join(map(str, minimal))
 
 

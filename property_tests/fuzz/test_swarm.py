@@ -15,7 +15,8 @@ from property_tests.fuzz.bytesprog import binary, play_bytes
 from property_tests.fuzz.engine_shards import hunt, run_shard, sources
 from property_tests.fuzz.generate.mix import Mix, mix_for
 from property_tests.fuzz.order import Order
-from property_tests.fuzz.swarm import CRASH, play, play_seed
+from property_tests.fuzz.swarm import play, play_seed
+from sim.crashes import CRASH
 from sim.replay import replay_trace
 
 CORRECT = tuple(build.name for build in BUILDS.values() if build.correct)
