@@ -28,8 +28,7 @@ def cold_logits(target: Target, prompt: Sequence[int], output: Sequence[int], pa
     """Logits ``[outputs, vocabulary]`` behind the prompt and behind each token of ``output`` but the last."""
     tokens = [*prompt, *output[:-1]]
     first = len(prompt) - 1
-    parts = [logits[max(0, first - begin) :] for begin, logits, _ in _passes(target, tokens, page_size)]
-    return torch.cat(parts)
+    return torch.cat([logits for logits, _ in _passes(target, tokens, page_size, first)])
 
 
 def lossless_cold(
@@ -44,8 +43,8 @@ def cold_run(
 ) -> tuple[torch.Tensor, ColdRows]:
     """Logits behind the prompt of ``prompt`` tokens and behind each later one, and all context rows; of one run."""
     logits, features = [], []
-    for begin, part, states in _passes(target, tokens, page_size):
-        logits.append(part[max(0, prompt - 1 - begin) :])
+    for part, states in _passes(target, tokens, page_size, prompt - 1):
+        logits.append(part)
         features.append(states)
     rows = torch.cat(features)
     return torch.cat(logits), ColdRows(drafter.context_rows(rows, torch.arange(len(rows), device=rows.device)))
@@ -53,19 +52,21 @@ def cold_run(
 
 def cold_rows(target: Target, drafter: Drafter, tokens: Sequence[int], page_size: int) -> Rows:
     """K and V by layer, ``[tokens, kv_heads, head_dim]`` each, of the drafter's context rows of ``tokens``."""
-    features = torch.cat([part for _, _, part in _passes(target, tokens, page_size)])
+    features = torch.cat([part for _, part in _passes(target, tokens, page_size, len(tokens))])
     position = torch.arange(len(tokens), device=features.device)
     return drafter.context_rows(features, position)
 
 
-def _passes(target: Target, tokens: Sequence[int], page_size: int) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
-    """First position, logits and features of each chunk."""
+def _passes(
+    target: Target, tokens: Sequence[int], page_size: int, first: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Logits of each chunk's tokens from ``first`` on, and the features of all of them."""
     pages = OwnPages(target, None, 1, len(tokens), page_size)
     for begin in range(0, len(tokens), CHUNK):
         part = tokens[begin : begin + CHUNK]
-        output = pages.run([0], [part], chunks=1)
+        output = pages.run([0], [part], chunks=1, first=min(len(part), max(0, first - begin)))
         pages.settle([0], [len(part)], [len(part)], output)
-        yield begin, output.logits, output.features
+        yield output.logits, output.features
 
 
 @dataclass(frozen=True, slots=True)

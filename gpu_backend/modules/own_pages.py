@@ -82,11 +82,17 @@ class OwnPages:
             PagedRows(drafter.config, sequences, longest, page_size, self.device, seed + 100) if drafter else None
         )
 
-    def run(self, rows: Sequence[int], tokens: Sequence[Sequence[int]], *, chunks: int = 0) -> TargetOutput:
-        """One pass of ``tokens[i]`` behind sequence ``rows[i]``; lengths stay until :meth:`settle`."""
+    def run(
+        self, rows: Sequence[int], tokens: Sequence[Sequence[int]], *, chunks: int = 0, first: int = 0
+    ) -> TargetOutput:
+        """One pass of ``tokens[i]`` behind sequence ``rows[i]``; lengths stay until :meth:`settle`.
+
+        Logits are those of tokens ``first`` on, counted over all rows.
+        """
         shape = StepShape([len(row) for row in tokens], self.device, chunks=chunks)
         flat = self._tensor([token for row in tokens for token in row])
-        return self.target(shape.step(flat, self._starts(rows), self.of_target.lanes(rows)))
+        wanted = torch.arange(first, len(flat), device=self.device) if first else None
+        return self.target(shape.step(flat, self._starts(rows), self.of_target.lanes(rows)), wanted)
 
     def settle(self, rows: Sequence[int], accepted: Sequence[int], ran: Sequence[int], output: TargetOutput) -> None:
         """Commit the first ``accepted[i]`` of the ``ran[i]`` tokens that row ``i`` ran, for the drafter too."""

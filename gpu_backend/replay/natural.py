@@ -84,6 +84,8 @@ def record(
                 prepare(recorder.devices[-1])
 
     first = run_scenario(scenario, build, check="off", record_ops=True, opened=opened, measured=recorder)
+    if first.interrupted:  # half a run has no ops worth judging
+        raise KeyboardInterrupt
     outputs = {request: ids for one in recorder.devices for request, ids in one.outputs().items()}
     ops = tuple(_told(op, outputs) for op in first.ops)
     trace = Trace(scenario.name, build.name, scenario.seed, "off", config, ops, first.decision_digest, "", workers)

@@ -275,6 +275,28 @@ def test_a_token_that_nobody_can_supply_is_an_error_not_a_short_answer(prompt: l
     assert len(growing.sums(0, end - 1)) == end - 1
 
 
+@given(
+    values=long_prompts,
+    seed=words,
+    begin=st.integers(0, 90),
+    ids=st.lists(st.integers(0, 50_256), min_size=1, max_size=9),
+    asked=st.integers(0, 200),
+)
+def test_a_stream_that_learns_what_was_committed_equals_one_that_knew(
+    values: list[int], seed: int, begin: int, ids: list[int], asked: int
+) -> None:
+    """Whatever had been read of the guess before."""
+    learning, at = stream(values, Source(seed)), len(values) + begin
+    learning.sums(0, asked)
+    learning.learn(at, ids)
+    guess = stream_tokens(seed, 0, begin, 50_257).tolist()
+    knowing = stream(values + guess + ids)
+    end = at + len(ids)
+    assert learning.prompt_length == len(values)
+    assert learning.tokens(0, end).tolist() == knowing.tokens(0, end).tolist()
+    assert learning.sums(0, end).tolist() == knowing.sums(0, end).tolist()
+
+
 def test_an_empty_range_needs_no_token() -> None:
     source = Source(seed=5, most=0)
     assert cell_tags(stream([1, 2, 3], source), 3, 3, 2, 0).tolist() == []

@@ -47,6 +47,7 @@ specs = st.builds(
     conversation=st.integers(-1, 100),
     scope=st.builds(Scope, st.text(max_size=5), st.text(max_size=5), st.integers(0, 9), st.integers(0, 9)),
     priority=st.integers(-5, 5),
+    output=st.lists(st.integers(0, 4095), max_size=5).map(tuple),
 )
 ops: st.SearchStrategy[Op] = st.one_of(
     st.builds(Submit, specs),
@@ -133,6 +134,20 @@ def test_another_build_decides_otherwise_on_the_same_ops_and_owes_no_digest(run:
     assert again.missed == []
 
 
+def test_recorded_output_ids_are_the_tokens_of_a_request(run: RunResult) -> None:
+    told = (7, 7, 7, 9)
+    ops = [Submit(replace(op.spec, output=told)) if isinstance(op, Submit) else op for op in trace_of(run).ops]
+    world = World(run.config, BUILDS[run.build])
+    for op in ops[:12]:
+        world.apply(op)
+    streams = [request.stream for request in world.engine.live.values() if request.stream is not None]
+    assert streams
+    for stream in streams:
+        end = stream.prompt_length
+        assert tuple(stream.tokens(end, end + 4).tolist()) == told
+        assert stream.tokens(end + 4, end + 6).tolist() != [7, 7]
+
+
 def test_every_part_of_a_trace_is_a_trace(run: RunResult) -> None:
     trace = trace_of(run)
     thinned = replace(trace, ops=trace.ops[::2], decision_digest="", memory_digest="")
@@ -186,6 +201,8 @@ def edit(path: Path, line: int, old: str, new: str) -> None:
         (2, '"op":"submit"', '"op":"sumbit"', r":2: expected op to be one of submit, dispatch, .*found 'sumbit'"),
         (2, '"output":14', '"output":0', r":2: expected output to be a whole number from 1, found 0"),
         (2, '"output":14', '"outptu":14', r":2: expected only .* in a submit, found outptu"),
+        (2, '"output":14', '"output":14,"output_ids":7', r":2: expected output_ids to be a list of token ids, found 7"),
+        (2, '"output":14', '"output":14,"output_ids":[-1]', r":2: expected output_ids to be a whole number from 0"),
         (2, '"stream"', '"strem"', r":2: expected a token run with ids, or with stream and tokens"),
         (3, "{", "", r":3: expected a line of JSON"),
         (
