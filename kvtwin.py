@@ -10,46 +10,19 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from reports import interrupts
 
 interrupts.leave_at_once()
 import typer  # noqa: E402
 
-from reports import device_commands  # noqa: E402
-from reports.options import (  # noqa: E402
-    FOUR_BUILDS,
-    Blind,
-    Block,
-    Budget,
-    Check,
-    CheckLevel,
-    ClusterAddress,
-    Database,
-    DrillLevel,
-    Driver,
-    Drivers,
-    Examples,
-    FaultNames,
-    Format,
-    Geometry,
-    Json,
-    Kept,
-    Limit,
-    Machine,
-    Minutes,
-    MoreFaults,
-    Out,
-    OwnRules,
-    Profile,
-    Rotation,
-    Scenarios,
-    Seed,
-    Thorough,
-    TracePath,
-    Workers,
-)
+from reports import device_commands, options  # noqa: E402
+
+if TYPE_CHECKING:
+    from model.builds import Build
+    from sim.cacheops import CacheProgram
+    from sim.result import RunResult
 
 FINE, BROKEN, BAD_INPUT, NOTHING_CHECKED, CRASHED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -84,51 +57,53 @@ def _options(
 
 @app.command()
 def run(
-    scenario: Scenarios = None,
-    build: Annotated[
-        str | None,
-        typer.Option("--build", metavar="B", help="A build, or fault:NAME (alone: on the fault's own scenario)."),
-    ] = None,
-    out: Out = None,
-    json: Json = False,
-    check: CheckLevel = Check.INCREMENTAL,
-    trace: TracePath = None,
-    format: Format = None,
-    geometry: Geometry = None,
-    block: Block = None,
-    limit: Limit = None,
-    ops: Annotated[
-        Path | None, typer.Option("--ops", metavar="FILE", help="Apply a trace of ops, as `run --out` writes it.")
-    ] = None,
-    events: Annotated[
-        bool, typer.Option("--events/--no-events", help="Keep the event log in DIR, for `kvtwin explain`.")
-    ] = True,
+    scenario: options.Scenarios = None,
+    build: options.RunBuild = None,
+    out: options.Out = None,
+    json: options.Json = False,
+    check: options.CheckLevel = options.Check.INCREMENTAL,
+    trace: options.TracePath = None,
+    format: options.Format = None,
+    geometry: options.Geometry = None,
+    block: options.Block = None,
+    limit: options.Limit = None,
+    ops: options.Ops = None,
+    events: options.Events = True,
 ) -> None:
     """Run scenarios on one build and check every law."""
     from reports import runs, sources
 
     interrupts.raise_again()
     trace_file = sources.trace_file(trace, format, geometry, block, limit)
-    done = runs.run(runs.RunRequest(tuple(scenario or ()), build, check.value, out, trace_file, ops, events))
+    request = runs.RunRequest(tuple(scenario or ()), build, check.value, out, trace_file, ops, events)
+    done = runs.run(request, _replay_cache)
     runs.show(done, json)
     raise typer.Exit(runs.exit_code_of(done))
 
 
+def _replay_cache(program: CacheProgram, build: Build, check: str) -> RunResult:
+    from property_tests.fuzz.cache_replay import replay
+
+    return replay(program, build, check)
+
+
 @app.command()
 def compare(
-    scenario: Scenarios = None,
+    scenario: options.Scenarios = None,
     builds: Annotated[
         str | None,
-        typer.Option("--builds", metavar="A,B,C", help=f"Builds to compare; the scenario's own, or {FOUR_BUILDS}."),
+        typer.Option(
+            "--builds", metavar="A,B,C", help=f"Builds to compare; the scenario's own, or {options.FOUR_BUILDS}."
+        ),
     ] = None,
-    out: Out = None,
-    json: Json = False,
-    check: CheckLevel = Check.INCREMENTAL,
-    trace: TracePath = None,
-    format: Format = None,
-    geometry: Geometry = None,
-    block: Block = None,
-    limit: Limit = None,
+    out: options.Out = None,
+    json: options.Json = False,
+    check: options.CheckLevel = options.Check.INCREMENTAL,
+    trace: options.TracePath = None,
+    format: options.Format = None,
+    geometry: options.Geometry = None,
+    block: options.Block = None,
+    limit: options.Limit = None,
 ) -> None:
     """Put builds side by side: reuse, coverage, acceptance, latency, pages, violations."""
     from reports import comparisons, sources
@@ -136,13 +111,13 @@ def compare(
     interrupts.raise_again()
     trace_file = sources.trace_file(trace, format, geometry, block, limit)
     names = tuple(name.strip() for name in builds.split(",")) if builds is not None else None
-    found = comparisons.run(tuple(scenario or ()), trace_file, names, FOUR_BUILDS.split(","), check.value, out)
+    found = comparisons.run(tuple(scenario or ()), trace_file, names, options.FOUR_BUILDS.split(","), check.value, out)
     comparisons.show(found, json)
     raise typer.Exit(comparisons.exit_code_of(found))
 
 
 @app.command()
-def scenarios(json: Json = False) -> None:
+def scenarios(json: options.Json = False) -> None:
     """List the scenarios that come with kvtwin."""
     from reports import catalogue
 
@@ -158,7 +133,7 @@ def builds(
     pair: Annotated[
         list[str] | None, typer.Argument(metavar="BUILD", help="One build: its rules. Two: only what differs.")
     ] = None,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:
     """List the builds and their rules, the rules of one, or what differs between two."""
     from reports import builds as listed
@@ -167,7 +142,7 @@ def builds(
 
 
 @app.command()
-def faults(json: Json = False) -> None:
+def faults(json: options.Json = False) -> None:
     """List the faults: builds with one wrong rule, the law that has to fire first, and those that may follow."""
     from reports import catalogue
 
@@ -176,15 +151,15 @@ def faults(json: Json = False) -> None:
 
 @app.command()
 def drill(
-    name: FaultNames = None,
-    fault: MoreFaults = None,
-    check: DrillLevel = Thorough.EXHAUSTIVE,
-    blind: Blind = False,
-    budget: Budget = None,
-    driver: Drivers = None,
-    workers: Workers = None,
+    name: options.FaultNames = None,
+    fault: options.MoreFaults = None,
+    check: options.DrillLevel = options.Thorough.EXHAUSTIVE,
+    blind: options.Blind = False,
+    budget: options.Budget = None,
+    driver: options.Drivers = None,
+    workers: options.Workers = None,
     device: device_commands.DrillDevice = None,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:
     """Run every fault on its scenario: does the right law notice first, and is the sound build silent?
 
@@ -222,19 +197,19 @@ def _drill_blind(
 
 @app.command()
 def fuzz(
-    minutes: Minutes = None,
-    examples: Examples = None,
-    workers: Workers = None,
-    build: Rotation = None,
-    rule: OwnRules = None,
-    driver: Driver = None,
-    machine: Machine = None,
-    profile: Profile = "quick",
-    seed: Seed = "0",
-    out: Kept = None,
-    cluster: ClusterAddress = None,
-    database: Database = "",
-    json: Json = False,
+    minutes: options.Minutes = None,
+    examples: options.Examples = None,
+    workers: options.Workers = None,
+    build: options.Rotation = None,
+    rule: options.OwnRules = None,
+    driver: options.Driver = None,
+    machine: options.Machine = None,
+    profile: options.Profile = "quick",
+    seed: options.Seed = "0",
+    out: options.Kept = None,
+    cluster: options.ClusterAddress = None,
+    database: options.Database = "",
+    json: options.Json = False,
 ) -> None:
     """Look for programs that break a law: random ones, shrunk, on every correct build or on a rule of your own."""
     from property_tests.fuzz import session
@@ -255,18 +230,14 @@ def fuzz(
 
 @app.command()
 def sweep(
-    builds: Annotated[
-        str | None, typer.Option("--builds", metavar="A,B,C", help="Builds or fault:NAMEs; every correct build.")
-    ] = None,
-    what: Annotated[
-        str | None, typer.Option("--what", metavar="X,Y,Z", help="Grids to run (--list names them); all of them.")
-    ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Many more combinations: most of an hour on two cores.")] = False,
-    every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="About one combination in N.")] = 1,
-    workers: Workers = None,
-    listed: Annotated[bool, typer.Option("--list", help="List the grids and their axes; nothing runs.")] = False,
-    out: Out = None,
-    json: Json = False,
+    builds: options.Swept = None,
+    what: options.Grids = None,
+    full: options.Full = False,
+    every: options.Every = 1,
+    workers: options.Workers = None,
+    listed: options.ListGrids = False,
+    out: options.Out = None,
+    json: options.Json = False,
 ) -> None:
     """Run every combination of small sizes, orders and moments on every correct build: no law may break."""
     from reports import sweeps
@@ -283,16 +254,16 @@ def sweep(
 
 @app.command()
 def capacity(
-    scenario: Scenarios = None,
+    scenario: options.Scenarios = None,
     builds: Annotated[
         str | None, typer.Option("--builds", metavar="A,B,C", help="Builds; the scenario's own, or four of them.")
     ] = None,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:
     """Show what builds make of a rank's memory: pages, bytes and tokens by pool, on the device and on the host."""
     from reports import capacity as capacities
 
-    found = capacities.run(tuple(scenario or ()), builds.split(",") if builds else None, FOUR_BUILDS.split(","))
+    found = capacities.run(tuple(scenario or ()), builds.split(",") if builds else None, options.FOUR_BUILDS.split(","))
     capacities.show(found, json)
 
 
@@ -300,7 +271,7 @@ def capacity(
 def seeds(
     id: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Only these figures, such as X7 or S5.")] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Leave out the figures that take long.")] = False,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:
     """Compute the figures of the seeds and compare: what follows must come out exactly, what was measured in a band."""
     from reports import seeds as figures
@@ -312,7 +283,7 @@ def seeds(
 
 
 @app.command()
-def invariants(json: Json = False) -> None:
+def invariants(json: options.Json = False) -> None:
     """List the laws: what each says, where it is checked, and the faults that show that it can fail."""
     from reports import catalogue
 
@@ -324,7 +295,7 @@ def invariants(json: Json = False) -> None:
 
 
 @app.command()
-def schema(json: Json = False) -> None:
+def schema(json: options.Json = False) -> None:
     """Print the JSON Schema of a scenario file, for editors; it is JSON with and without --json."""
     from reports.document import dump
     from scenarios.schema import json_schema
@@ -339,7 +310,7 @@ def explain(
         str,
         typer.Argument(metavar="VIOLATION", help="Number of the violation in the table, or a law's code: its first."),
     ],
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:
     """Tell the events that led to a violation."""
     from reports import story

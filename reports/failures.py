@@ -61,7 +61,9 @@ def _fill(folder: Path, name: str, failure: Failure, command: str, place: Path) 
     found = [f"found by: {command}", f"driver {failure.driver}, seed {failure.seed}", _headline(failure)]
     minimal = failure.minimal
     if isinstance(minimal, CacheProgram):  # of the cache layer alone: no engine runs it
-        (folder / REPRO).write_text("\n".join([command, *found]) + "\n", encoding="utf-8")
+        found.append("no scenario file and no picture: no engine runs a program of the cache layer")
+        again = f"kvtwin run --ops {shlex.quote(str(place / MINIMAL))}"
+        (folder / REPRO).write_text("\n".join([again, *found]) + "\n", encoding="utf-8")
         lines = [json.dumps(encode_cache_op(op)) for op in minimal.ops]
         (folder / STORY).write_text("\n".join([*lines, _headline(failure)]) + "\n", encoding="utf-8")
         stamp(folder, "failure")

@@ -56,6 +56,31 @@ Geometry = Annotated[
 ]
 Block = Annotated[int | None, typer.Option("--block", min=1, help="Tokens per hash id of the trace; 512.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only so many rows of the trace.")]
+RunBuild = Annotated[
+    str | None,
+    typer.Option("--build", metavar="B", help="A build, or fault:NAME (alone: on the fault's own scenario)."),
+]
+Ops = Annotated[
+    Path | None,
+    typer.Option("--ops", metavar="FILE", help="Apply a trace of ops, as `run --out` and a campaign write it."),
+]
+Events = Annotated[bool, typer.Option("--events/--no-events", help="Keep the event log in DIR, for `kvtwin explain`.")]
+Compared = Annotated[
+    str | None,
+    typer.Option("--builds", metavar="A,B,C", help=f"Builds to compare; the scenario's own, or {FOUR_BUILDS}."),
+]
+
+# -- of a sweep --------------------------------------------------------------------------------------------------------
+
+Swept = Annotated[
+    str | None, typer.Option("--builds", metavar="A,B,C", help="Builds or fault:NAMEs; every correct build.")
+]
+Grids = Annotated[
+    str | None, typer.Option("--what", metavar="X,Y,Z", help="Grids to run (--list names them); all of them.")
+]
+Full = Annotated[bool, typer.Option("--full", help="Many more combinations: most of an hour on two cores.")]
+Every = Annotated[int, typer.Option("--every", metavar="N", min=1, help="About one combination in N.")]
+ListGrids = Annotated[bool, typer.Option("--list", help="List the grids and their axes; nothing runs.")]
 
 # -- of a campaign -----------------------------------------------------------------------------------------------------
 

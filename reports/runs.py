@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from model.builds import Build
 from reports import terminal
@@ -16,10 +17,14 @@ from reports.folder import Output
 from reports.run_folder import write_run
 from reports.sources import TraceFile, folders_below, load_sources, scenario_of_fault, usage
 from scenarios.schema import Scenario
+from sim.cacheops import CacheProgram, is_program, load_program
 from sim.optrace import Trace, load_trace
 from sim.replay import replay_trace
 from sim.result import RunResult
 from sim.run import run_scenario
+
+ReplayCache = Callable[[CacheProgram, Build, str], RunResult]  # at a level of checks: the fuzzer's room knows how
+_OF_THE_CACHE_LAYER = ("name", "build", "seed", "verdict", "exit_code", "violations", "notes", "check", "checked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,31 +45,45 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run to do, of a scenario or of a trace of ops: ``source`` are the words of the command that name it."""
+    """One run to do, of a scenario or of ops: ``source`` are the words of the command that name it."""
 
     source: str
-    what: Scenario | Trace
+    what: Scenario | Trace | CacheProgram
     build: Build
     folder: Path | None
 
     @property
     def name(self) -> str:
         """Name of the scenario that runs, or that the trace was made from."""
+        if isinstance(self.what, CacheProgram):
+            return "cache layer"
         return self.what.scenario if isinstance(self.what, Trace) else self.what.name
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A finished run, without its events and ops; ``explain`` is the command that tells of its first violation."""
+    """A finished run, without its events and ops; ``explain`` is the command that tells of its first violation.
+
+    It is empty for a run of the ``cache_layer`` alone, which leaves no folder.
+    """
 
     result: RunResult
     folder: Path | None
     explain: str
+    cache_layer: bool = False
+
+    def document(self) -> dict[str, Any]:
+        """The run as plain values; one of the cache layer has only what it knows of."""
+        document = run_document(self.result)
+        if self.cache_layer:
+            document = {key: document[key] for key in _OF_THE_CACHE_LAYER}
+        return document | {"folder": None if self.folder is None else str(self.folder)}
 
 
-def run(request: RunRequest) -> list[Done]:
+def run(request: RunRequest, replay_cache: ReplayCache) -> list[Done]:
     """Do every run of ``request`` in order and write its folder; everything is loaded before anything runs.
 
+    ``replay_cache`` applies a program of the cache layer, should ``--ops`` name one.
     Ctrl-C ends the run in progress, which keeps what was found, and leaves out the rest.
 
     Raises ``InputError``.
@@ -73,7 +92,10 @@ def run(request: RunRequest) -> list[Done]:
     runs: list[Done] = []
     with Output(request.out, several=len(jobs) > 1) as output:
         for job in jobs:
-            runs.append(_do(job, request, output))
+            if isinstance(job.what, CacheProgram):
+                runs.append(Done(replay_cache(job.what, job.build, request.check), None, "", cache_layer=True))
+                continue
+            runs.append(_do(job, job.what, request, output))
             if runs[-1].result.interrupted:
                 break
     return runs
@@ -88,31 +110,30 @@ def exit_code_of(runs: Iterable[Done]) -> int:
 def show(runs: Sequence[Done], json: bool) -> None:
     """Print the runs: in full where there is one or where something is wrong, a line each where there are several."""
     if json:
-        documents = [
-            run_document(done.result) | {"folder": None if done.folder is None else str(done.folder)} for done in runs
-        ]
-        sys.stdout.write(dump({"runs": documents, "exit_code": exit_code_of(runs)}))
+        sys.stdout.write(dump({"runs": [done.document() for done in runs], "exit_code": exit_code_of(runs)}))
         return
     out = terminal.console()
     if len(runs) > 1:
         terminal.show_runs(out, [done.result for done in runs])
     for done in runs:
-        if len(runs) == 1 or exit_code(done.result):
+        if done.cache_layer:
+            terminal.show_cache_run(out, done.result)
+        elif len(runs) == 1 or exit_code(done.result):
             terminal.show_run(out, done.result, done.explain)
         if done.folder is not None:
             out.print(f"  written: {done.folder}", soft_wrap=True)
 
 
-def _do(job: Job, request: RunRequest, output: Output) -> Done:
+def _do(job: Job, what: Scenario | Trace, request: RunRequest, output: Output) -> Done:
     with terminal.progress(f"{job.name} on {job.build.name}") as tick:
         ops = job.folder is not None
         events, check = request.events and ops, request.check
-        if isinstance(job.what, Trace):
-            result = replay_trace(job.what, job.build, check=check, keep_events=events, record_ops=ops, progress=tick)
-            config, workers = job.what.config, job.what.workers
+        if isinstance(what, Trace):
+            result = replay_trace(what, job.build, check=check, keep_events=events, record_ops=ops, progress=tick)
+            config, workers = what.config, what.workers
         else:
-            result = run_scenario(job.what, job.build, check=check, keep_events=events, record_ops=ops, progress=tick)
-            config, workers = job.what.engine_config(job.build), job.what.topology(job.build)
+            result = run_scenario(what, job.build, check=check, keep_events=events, record_ops=ops, progress=tick)
+            config, workers = what.engine_config(job.build), what.topology(job.build)
     if job.folder is not None:
         write_run(output.folder(job.name), result, config, workers)
     return Done(replace(result, logs=[], ops=[]), job.folder, _explain(job))
@@ -131,7 +152,7 @@ def _jobs(request: RunRequest) -> list[Job]:
     if request.ops is not None:
         if request.scenarios or request.trace is not None:
             raise usage("expected scenarios, --trace or --ops, found several of them")
-        trace = load_trace(request.ops)
+        trace = _program(request) if is_program(request.ops) else load_trace(request.ops)
         build = find_build(trace.build if request.build is None else request.build)
         return [Job(f"--ops {shlex.quote(str(request.ops))}", trace, build, request.out)]
     names = request.scenarios
@@ -142,3 +163,13 @@ def _jobs(request: RunRequest) -> list[Job]:
     builds = [find_build(name) for name in chosen]
     folders = folders_below(request.out, sources)
     return [Job(*source, build, folder) for source, build, folder in zip(sources, builds, folders, strict=True)]
+
+
+def _program(request: RunRequest) -> CacheProgram:
+    """The program of the cache layer that ``--ops`` names; it has no events, and laws are its only result."""
+    if request.out is not None:
+        raise usage("expected no --out beside a program of the cache layer, which leaves no folder")
+    if request.check == "off":
+        raise usage("expected --check incremental or exhaustive for a program of the cache layer, found off")
+    assert request.ops is not None
+    return load_program(request.ops)

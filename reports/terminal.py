@@ -120,6 +120,16 @@ def show_run(out: Console, result: RunResult, explain: str) -> None:
         out.print(Text(f"  missed: {line}", style="red"), soft_wrap=True)
 
 
+def show_cache_run(out: Console, result: RunResult) -> None:
+    """A run of the cache layer alone: verdict, what was checked, and what went wrong. It has no requests to sum up."""
+    out.print(_headline(result))
+    out.print(Text(f"  checked: {_checked(result)}"), soft_wrap=True)
+    for line in result.notes:
+        out.print(Text(f"  note: {line}"), soft_wrap=True)
+    if result.violations:
+        show_violations(out, result, "")
+
+
 def _headline(result: RunResult) -> Text:
     word = verdict(result)
     line = Text.assemble(
@@ -201,7 +211,8 @@ def show_violations(out: Console, result: RunResult, explain: str) -> None:
     hidden = len(result.violations) - VIOLATIONS_SHOWN
     if hidden > 0:
         out.print(f"  and {hidden:,} more; --json lists them all")
-    out.print(Text.assemble("  how it came about: ", (explain, "bold")), soft_wrap=True)
+    if explain:
+        out.print(Text.assemble("  how it came about: ", (explain, "bold")), soft_wrap=True)
 
 
 def show_runs(out: Console, results: list[RunResult]) -> None:

@@ -154,6 +154,16 @@ def save_program(path: Path, program: CacheProgram) -> None:
     write_lines(path, (json.dumps(line, separators=(",", ":")) for line in (*lines, {"end": len(program.ops)})))
 
 
+def is_program(path: Path) -> bool:
+    """Whether the file at ``path`` says in its header that it is a program of the cache layer."""
+    try:
+        with path.open(encoding="utf-8") as lines:
+            header = json.loads(lines.readline(1 << 20))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(header, dict) and header.get("format") == FORMAT
+
+
 def load_program(path: Path) -> CacheProgram:
     """Read a program. Raises InputError with one line that names the file, the line and what was expected there."""
     try:

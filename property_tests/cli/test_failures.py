@@ -19,7 +19,7 @@ from property_tests.fuzz.cache_swarm import swarm_world
 from scenarios import catalog
 from scenarios.errors import InputError
 from scenarios.loader import load_scenario
-from sim.cacheops import CacheProgram, load_program
+from sim.cacheops import CacheProgram, load_program, save_program
 from sim.findings import Failure
 from sim.optrace import Trace, load_trace
 from sim.rulespec import find
@@ -156,7 +156,7 @@ def test_what_no_scenario_file_can_say_is_told_in_the_folder(tmp_path: Path) -> 
     assert json.loads((folder / "kvtwin.json").read_text())["kind"] == "failure"
 
 
-def test_a_failure_of_the_cache_layer_keeps_its_program_and_its_ops(tmp_path: Path) -> None:
+def test_a_failure_of_the_cache_layer_keeps_its_program_and_repeats_it(kvtwin: Command, tmp_path: Path) -> None:
     build = find("fault:copy-in-place")
     world = swarm_world(0, build)
     program = CacheProgram(build.name, 0, world.config, tuple(world.ops))
@@ -166,7 +166,37 @@ def test_a_failure_of_the_cache_layer_keeps_its_program_and_its_ops(tmp_path: Pa
     assert len(lines) == len(program.ops) + 1
     assert json.loads(lines[0])["op"] == "create"
     assert lines[-1].startswith(f"{world.violations[0].code} broke")
-    assert (folder / "repro.txt").read_text().splitlines()[0] == COMMAND
+    first, by = (folder / "repro.txt").read_text().splitlines()[:2]
+    assert by == f"found by: {COMMAND}"
+    again = kvtwin(*first.split()[1:], "--json")
+    assert again.code == 1
+    assert again.json()["runs"][0]["violations"][0]["message"] == world.violations[0].message
+    table = kvtwin(*first.split()[1:])
+    assert table.code == 1
+    assert f"cache layer on {build.name}: law broken ({world.violations[0].code})" in table.out
+    sound = kvtwin(*first.split()[1:], "--build", "unified", "--check", "exhaustive")
+    assert sound.code == 0
+    assert "cache layer on unified: fine" in sound.out
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--out", "kept"), "expected no --out beside a program of the cache layer"),
+        (("--check", "off"), "expected --check incremental or exhaustive"),
+        (("--build", "unifed"), "did you mean 'unified'?"),
+    ],
+)
+def test_what_a_program_of_the_cache_layer_cannot_do_is_bad_input(
+    kvtwin: Command, tmp_path: Path, options: tuple[str, str], told: str
+) -> None:
+    build = find("unified")
+    world = swarm_world(1, build)
+    save_program(tmp_path / "program.jsonl", CacheProgram(build.name, 1, world.config, tuple(world.ops)))
+    answer = kvtwin("run", "--ops", tmp_path / "program.jsonl", *options)
+    assert answer.code == 2
+    assert answer.err.count("\n") == 1
+    assert told in answer.err
 
 
 def test_a_crash_leaves_a_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
