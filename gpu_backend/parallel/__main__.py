@@ -1,8 +1,8 @@
 """``python -m torch.distributed.run --nproc-per-node N -m gpu_backend.parallel SCENARIO``, or ``--ranks N`` without it.
 
-Every process is a rank: an engine, pools and a device of its own, and a share of one target. Rank 0 prints a line a
-rank and what is wrong. Exit codes: 0 fine, 1 a law broken or a memory or an output that differs, 2 bad input, 3 nothing
-was compared, 4 a crash. The launcher of torch makes 1 of every other failure; ``--ranks`` passes the codes on.
+Every process is a rank: an engine, pools and a device of its own, and a share of target and drafter. Rank 0 prints a
+line a rank and what is wrong. Exit codes: 0 fine, 1 a law broken or a memory or an output that differs, 2 bad input,
+3 nothing was compared, 4 a crash. The launcher of torch makes 1 of every other failure; ``--ranks`` passes codes on.
 """
 
 from __future__ import annotations

@@ -1,104 +1,100 @@
-"""A device that follows a rank's stream and runs a target over the same pages, tables and lengths."""
+"""A device that follows a rank's stream and runs target and drafter over the same pages, tables and lengths.
+
+Tags are written and judged as in any replay; K/V of the modules lies in layers of its own, and goes wherever the pages
+go. Accepted counts are forced: of a verify row so many tokens are the stream's, and the others are not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
 import torch
 
 from gpu_backend.backend import kernels_for
-from gpu_backend.modules.target import Target
-from gpu_backend.modules.views import Lane, StepShape
+from gpu_backend.modules.views import StepShape
 from gpu_backend.parallel.meeting import Meeting
 from gpu_backend.parallel.outputs import Said
-from gpu_backend.parallel.share import content_of
+from gpu_backend.parallel.share import drafts
 from gpu_backend.replay.executor import DeviceWorld
-from gpu_backend.replay.memory import DeviceMemory
-from gpu_backend.replay.page_batch import PageBatch
-from gpu_backend.replay.planes import sent, upload
-from gpu_backend.replay.records import RecordRunner
-from gpu_backend.replay.stepper import Stepper
+from gpu_backend.replay.modelled import ModelRows, Models, Ran
+from gpu_backend.replay.planes import upload
 from model.ops import World
-from model.plan import ContextRow, GenerationRow, StepPlan
-
-Live = tuple[list[ContextRow], list[GenerationRow], list[int]]
+from model.plan import ContextRow, GenerationRow
 
 
-class ModelSteps(Stepper):
-    """Steps that the target runs over as well; ``said`` is what it gave for each of them.
+class ForcedRows(ModelRows):
+    """Rows whose tokens are the streams', whatever the target chooses; ids are taken modulo its vocabulary."""
 
-    The replay writes and judges tags; the target's K/V takes the place of the synthetic rows, and goes wherever the
-    pages go. Accepted counts are forced: of a verify row so many tokens are the stream's, and the others are not.
-    """
+    drafting = True
 
-    def __init__(self, memory: DeviceMemory, records: RecordRunner, target: Target, meeting: Meeting | None) -> None:
-        super().__init__(memory, records, None, graphs=False)
-        self.target, self.meeting = target, meeting
-        self.said: list[Said] = []
-        columns = memory.target_columns
-        self._columns = [
-            next(column for column in columns if column.life.window == group.window) for group in target.config.groups
-        ]
-        rows, longest = self._columns[0].expected.shape
-        self._tokens = torch.zeros((rows, longest), dtype=torch.int64, device=memory.device)
-        self._owner_of = [-1] * rows  # whose tokens a row slot has
-        self._own: Live = ([], [], [])
-        self._length = memory.rows.length
+    def bind(self, slot: int, owner: int, *, anew: bool = False) -> None:
+        if self.bound[slot] != owner or anew:
+            super().bind(slot, owner, anew=anew)
+            self.slots.stream[slot] %= self.models.target.config.vocabulary
 
-    def run(self, plan: StepPlan, accepted: Sequence[int], batch: PageBatch) -> bool:
-        told = super().run(plan, accepted, batch)
-        context, generation, taken = self._own
-        if context or generation:
-            logits = self._forward(context, generation, taken)
-            if self.meeting is not None:
-                self.meeting.finished(self.memory.device, lambda: f"a sum of step {plan.iteration}")
-            self.said.append(Said.of(plan.iteration, logits))
-        return told
+    def chunk(self, row: ContextRow) -> int | None:
+        return super().chunk(row if self.drafting else row._replace(drafts=False))
 
-    def _live(self, plan: StepPlan, accepted: Sequence[int]) -> Live:
-        self._own = super()._live(plan, accepted)
-        self._length = self.memory.rows.length.clone()  # before the step moves it on
-        for row in (*self._own[0], *self._own[1]):
-            self._load(row.slot, row.owner)
-        return self._own
+    def verify(self, rows: Sequence[GenerationRow], counts: Sequence[int] | None) -> list[Ran]:
+        """Verify rows, of which ``counts`` tokens are committed; rows that draft alike run together."""
+        assert counts is not None
+        for width, draws in sorted({(row.width, row.drafts) for row in rows}):
+            own = [place for place, row in enumerate(rows) if (row.width, row.drafts) == (width, draws)]
+            self._verify([rows[place] for place in own], width, [counts[place] for place in own])
+        return []
 
-    def _forward(
-        self, context: Sequence[ContextRow], generation: Sequence[GenerationRow], taken: Sequence[int]
-    ) -> torch.Tensor:
-        """Logits behind every chunk and of all tokens of every verify row."""
-        device, chunks, rows = self.memory.device, len(context), (*context, *generation)
-        shape = StepShape(
-            [row.end - row.start for row in context] + [row.width for row in generation], device, chunks=chunks
-        )
-        numbers = [row.slot for row in rows] + [row.start for row in context] + [0] * len(generation)
-        numbers += [0] * chunks + list(taken)
-        slot, start, count = upload(numbers, device).view(3, len(rows))
-        chunk = torch.arange(len(rows), device=device) < chunks
-        start = torch.where(chunk, start, self._length[slot].long())
+    def _verify(self, rows: Sequence[GenerationRow], width: int, counts: Sequence[int] | None) -> list[Ran]:
+        memory, slots = self.memory, self.slots
+        assert counts is not None
+        for row in rows:
+            self.bind(row.slot, row.owner)
+        shape = StepShape([width] * len(rows), memory.device)
+        slot, taken = upload([row.slot for row in rows] + list(counts), memory.device).view(2, len(rows))
+        start = memory.rows.length[slot].long()
         place = shape.positions(start)
-        token = self._tokens[slot[shape.row], place.clamp(max=self._tokens.shape[1] - 1)]
-        rejected = ~chunk[shape.row] & (place >= (start + count)[shape.row])
-        token = torch.where(rejected, (token + 1) % self.target.config.vocabulary, token)
-        base = torch.zeros_like(slot, dtype=torch.int32)
-        lanes = [Lane(column.planes.pool.kv, column.table[slot], base) for column in self._columns]
-        last = shape.last()
-        wanted = torch.cat([last[:chunks], torch.arange(sum(shape.widths[:chunks]), len(shape.row), device=device)])
-        return self.target(shape.step(token, start, lanes), wanted).logits
-
-    def _load(self, slot: int, owner: int) -> None:
-        """The rows of a slot are now ``owner``'s: its tokens go to the device."""
-        if self._owner_of[slot] == owner:
-            return
-        stream = self.memory.known[owner].stream
-        ids = stream.tokens(0, min(stream.length, self._tokens.shape[1])).astype(np.int64)
-        self._tokens[slot, : len(ids)] = sent(torch.from_numpy(ids % self.target.config.vocabulary), self.memory.device)
-        self._owner_of[slot] = owner
+        token = slots.stream[slot[shape.row], place]
+        known = place < (start + taken)[shape.row]
+        token = torch.where(known, token, (token + 1) % self.models.target.config.vocabulary)
+        lanes = [self._target_lane(column, slot, place, shape) for column in memory.target_columns]
+        output = slots.target(shape.step(token, start, lanes))
+        if self.drafting and rows[0].drafts and memory.draft_columns:
+            self._pass(rows, slot, start, taken, (shape, output.features))
+        return []
 
 
 class ModelWorld(DeviceWorld):
-    """Follows ``world`` with a ``target``, which may be a share whose layers sum over the ranks of a ``meeting``."""
+    """Follows ``world`` with ``models``, which may be shares whose layers sum over the ranks of a ``meeting``.
 
-    def __init__(self, world: World, device: torch.device, target: Target, meeting: Meeting | None) -> None:
-        super().__init__(world, device, kernels_for(device), content_of(target.config))
-        self.steps = self.model = ModelSteps(self.memory, self.records, target, meeting)
+    ``said``: logits of every step, of the target and then of the drafter.
+    """
+
+    def __init__(self, world: World, device: torch.device, models: Models, meeting: Meeting | None) -> None:
+        super().__init__(world, device, kernels_for(device), models.content)
+        self.meeting, self.dtype = meeting, models.content.dtype
+        self.said: list[Said] = []
+        self._logits: list[torch.Tensor] = []
+        models.target.register_forward_hook(self._heard)
+        models.drafter.register_forward_hook(self._heard)
+        self.rows = ForcedRows(self.memory, models, self.steps.verify)
+        self.rows.drafting = drafts(world.config)
+        self.steps.modules = self._modelled
+        for planes in self.memory.planes:  # what nobody wrote must show
+            planes.pool.debug = True
+            planes.pool.kv.fill_(float("nan"))
+
+    def _heard(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
+        logits = output if isinstance(output, torch.Tensor) else output.logits
+        self._logits.append(logits.flatten(0, -2))
+
+    def _modelled(
+        self, context: list[ContextRow], generation: list[GenerationRow], taken: list[int], iteration: int
+    ) -> list[int]:
+        for row in context:
+            self.rows.chunk(row)
+        self.rows.verify(generation, taken)
+        if self.meeting is not None:
+            self.meeting.finished(self.memory.device, lambda: f"a sum of step {iteration}")
+        self.said.append(Said.of(iteration, torch.cat(self._logits)))
+        self._logits.clear()
+        return taken

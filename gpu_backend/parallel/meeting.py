@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 from torch.distributed.rendezvous import rendezvous
 
-GRACE = 2.0  # seconds in which ranks that waited too long hear of each other
+GRACE = 1.5  # seconds in which ranks that waited too long hear of each other
 DEVICE_SLACK = 10  # a device's collectives are given so many times the patience: the host looks sooner
 
 

@@ -1,4 +1,4 @@
-"""A scenario on one rank of several: first by itself on a whole target, then with the others on its share."""
+"""A scenario on one rank of several: first by itself on whole modules, then with the others on its share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpu_backend.parallel.meeting import Absent, Meeting
 from gpu_backend.parallel.outputs import beside
 from gpu_backend.parallel.plants import Plant
 from gpu_backend.parallel.report import RankReport
-from gpu_backend.parallel.share import share_of, whole_config
+from gpu_backend.parallel.share import share_of, whole_configs
 from gpu_backend.parallel.sizes import agreed_config, differing_sizes
 from gpu_backend.parallel.worlds import RankWorld
 from model.builds import Build
@@ -87,14 +87,14 @@ def serve(
 ) -> Served:
     """One run on pools of ``config``; ``together`` with the other ranks or alone."""
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    whole = whole_config(config, meeting.ranks, dtype)
+    whole = whole_configs(config, meeting.ranks, dtype)
     reduce = meeting.sum if together else alone
     if plant is not None:
         reduce = plant.sums(reduce)
     rank, ranks = (meeting.rank, meeting.ranks) if together else (0, 1)
-    target = share_of(whole, scenario.seed, rank, ranks, reduce, device)
+    models = share_of(whole, scenario.seed, rank, ranks, reduce, device)
     world = RankWorld(config, build, meeting.rank, meeting if together else None)
-    follower = ModelWorld(world, device, target, meeting if together else None)
+    follower = ModelWorld(world, device, models, meeting if together else None)
     if plant is not None:
         plant.put(world)
     try:
@@ -111,7 +111,7 @@ def _report(
     found: Served, single: Served, sizes: tuple[int, str, str] | None, meeting: Meeting, device: torch.device
 ) -> RankReport:
     world, counts = found.world, found.device.counts
-    outputs = beside(found.device.model.said, single.device.model.said, found.device.model.target.config.dtype)
+    outputs = beside(found.device.said, single.device.said, found.device.dtype)
     violations = [*world.violations, *counts.findings]
     if sizes is not None:
         odd, first, other = sizes

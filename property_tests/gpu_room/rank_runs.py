@@ -16,7 +16,15 @@ LOCAL = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NVLS_ENAB
 
 def reports(folder: Path, kind: str, cases: Mapping[str, str], ranks: int = 2) -> dict[str, list[RankReport]]:
     """What every rank reports of ``cases`` (``SCENARIO,BUILD,PLANT,PATIENCE`` by name)."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    launcher = [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--local-addr",
+        "127.0.0.1",
+        "--nproc-per-node",
+        str(ranks),
+    ]
     command = [sys.executable, *launcher, "-m", "property_tests.gpu_room.rank_cases", str(folder), kind]
     done = subprocess.run(
         [*command, *cases.values()],

@@ -18,7 +18,7 @@ CASES = {
     "fewer pages": "reports/o81,,fewer-pages,60",
     "lost pages": "reports/o81,,lost-pages@1:14,60",
     "skipped op": "smoke/hello,,skipped-op@0:9,60",
-    "skipped sum": "smoke/hello,,skipped-sum,3",
+    "skipped sum": "smoke/hello,,skipped-sum,5",
 }
 PARTED = "the ranks run different steps"
 
@@ -41,6 +41,14 @@ def test_every_rank_has_the_memory_and_the_outputs_of_a_single_one(
         assert 0 < report.outputs.worst <= 1  # a sum over ranks rounds elsewhere than a single product does
 
 
+def test_the_drafter_is_shared_out_too(found: dict[str, list[RankReport]]) -> None:
+    """A verify row gives 1 + K logits of the target, and K of the drafter where one runs; both have layers to sum."""
+    for report in found["agreed"]:
+        chunks = 3
+        assert report.outputs.rows == chunks + (report.rows - chunks) * (4 + 3)
+        assert report.sums == 1 + 4 * report.rows + 4 * (report.rows - chunks)
+
+
 @pytest.mark.parametrize(
     ("case", "message", "step", "odd"),
     [
@@ -50,7 +58,7 @@ def test_every_rank_has_the_memory_and_the_outputs_of_a_single_one(
         ("fewer pages", "the ranks build engines of different pools", -1, "rank 1: target 13 pages"),
         ("lost pages", "the ranks leave different memories", 12, "rank 1: the end"),
         ("skipped op", "the ranks run different ops", 4, "rank 1: op 9, a dispatch"),
-        ("skipped sum", "the ranks did not meet at sum 13 within 3 s", 4, "rank 1: waits at op"),
+        ("skipped sum", "the ranks did not meet at sum 13 within 5 s", 1, "rank 1: waits at op"),
     ],
 )
 def test_a_rank_that_parts_from_the_others_is_named(
