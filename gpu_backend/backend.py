@@ -6,13 +6,15 @@ from typing import Protocol
 
 import torch
 
-from gpu_backend.calls import AttentionCall, CheckCall, ConvertCall, CopyCall, SlotCall, StoreCall
+from gpu_backend.calls import AttentionCall, CheckCall, ClaimCall, ConvertCall, CopyCall, SlotCall, StoreCall, WriteCall
 from gpu_backend.kernels.attention_reference import attention_reference
 from gpu_backend.kernels.check_reference import check_reference
+from gpu_backend.kernels.claims_reference import claims_reference
 from gpu_backend.kernels.page_copy_reference import page_copy_reference
 from gpu_backend.kernels.slots_reference import slots_reference
 from gpu_backend.kernels.store_reference import store_reference
 from gpu_backend.kernels.table_reference import convert_reference
+from gpu_backend.kernels.writes_reference import writes_reference
 
 
 class Kernels(Protocol):
@@ -38,6 +40,12 @@ class Kernels(Protocol):
     def update_slots(self, call: SlotCall) -> None:
         """Update drafter slots."""
 
+    def judge_writes(self, call: WriteCall) -> None:
+        """Judge cells before they are written."""
+
+    def claim(self, call: ClaimCall) -> None:
+        """Let rows take note of pages that are new to them."""
+
 
 class ReferenceKernels:
     """The CPU mode: every operation by its torch reference, with ownership asserted."""
@@ -61,6 +69,12 @@ class ReferenceKernels:
 
     def update_slots(self, call: SlotCall) -> None:
         slots_reference(call)
+
+    def judge_writes(self, call: WriteCall) -> None:
+        writes_reference(call)
+
+    def claim(self, call: ClaimCall) -> None:
+        claims_reference(call)
 
 
 def kernels_for(device: torch.device | str, *, exact: bool = False) -> Kernels:

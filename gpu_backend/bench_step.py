@@ -45,6 +45,7 @@ limits: {{page_size: 128, max_batch: {batch}, max_num_tokens: 16384, max_seq_len
 pools: {{target: {pages}, draft: {pages}}}
 policy: all_reusable
 workload:
+  concurrency: {batch}
   groups: {{requests: {batch}, groups: 1, shared: 1024, private: 128, output: {output}}}
 acceptance: {{length: 3.5}}
 """

@@ -171,6 +171,45 @@ class CheckCall:
     lag: torch.Tensor | None = None
 
 
+@dataclass(slots=True)
+class WriteCall:
+    """Judge cells that are about to be written: row slots and absolute positions, int64 ``[cells]`` each.
+
+    Not ``given`` (bool ``[cells]``) is padding. ``owner`` is int64 ``[slots]``; ``tenant`` int64 and ``sealed`` int32
+    are by page, from physical page 1 on: whose it is, and how many of its first tokens must not change. ``counts``
+    int32 ``[3]``: cells without a page, on a page of somebody else, sealed; ``first`` as in :class:`Verdict`.
+    """
+
+    slot: torch.Tensor
+    position: torch.Tensor
+    given: torch.Tensor
+    table: torch.Tensor
+    owner: torch.Tensor
+    tenant: torch.Tensor
+    sealed: torch.Tensor
+    counts: torch.Tensor
+    first: torch.Tensor
+    page_size: int
+
+
+@dataclass(slots=True)
+class ClaimCall:
+    """Row slots ``slot``, int64 ``[n]``, are about to be read: what is new to them they hold from now on.
+
+    ``seen_page`` and ``seen_generation`` int32 ``[slots, columns]``; an entry is new if it is not the page seen last,
+    or if its page is granted to the row's own owner. ``generation`` int32 ``[pages]`` is by physical page, ``owner``
+    and ``tenant`` as in :class:`WriteCall`. No slot may occur twice with another table.
+    """
+
+    slot: torch.Tensor
+    table: torch.Tensor
+    owner: torch.Tensor
+    tenant: torch.Tensor
+    generation: torch.Tensor
+    seen_page: torch.Tensor
+    seen_generation: torch.Tensor
+
+
 class SlotOp(enum.IntEnum):
     """What happens to a drafter slot; a context is the absolute interval ``[base * page_size, length)``.
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import torch
 
-from gpu_backend.calls import AttentionCall, CheckCall, ConvertCall, CopyCall, SlotCall, StoreCall
+from gpu_backend.calls import AttentionCall, CheckCall, ClaimCall, ConvertCall, CopyCall, SlotCall, StoreCall, WriteCall
 from gpu_backend.kernels.attention_plan import AttentionPlan
 from gpu_backend.kernels.check import check_launch
+from gpu_backend.kernels.claims import claims_launch
 from gpu_backend.kernels.page_copy import page_copy_launch
 from gpu_backend.kernels.slots import slots_launch
 from gpu_backend.kernels.store import store_launch
 from gpu_backend.kernels.table import convert_launches
+from gpu_backend.kernels.writes import writes_launch
 
 MOST_PLANS = 1024
 MOST_WORKSPACE = 1 << 30  # bytes of partial results that plans may keep between steps
@@ -78,3 +80,9 @@ class TritonKernels:
 
     def update_slots(self, call: SlotCall) -> None:
         slots_launch(call)()
+
+    def judge_writes(self, call: WriteCall) -> None:
+        writes_launch(call)()
+
+    def claim(self, call: ClaimCall) -> None:
+        claims_launch(call)()

@@ -9,6 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from gpu_backend.answers import TableBuffer
+from gpu_backend.backend import Kernels
+from gpu_backend.calls import ClaimCall
 from gpu_backend.layout import UNBACKED
 from gpu_backend.replay.planes import FIRST_PAGE, Planes, sent
 from model.joint import Column
@@ -95,18 +97,17 @@ class DeviceColumn:
         """A row slot was bound anew: generations are taken as they are when it is read next."""
         self.seen_page[slot].fill_(UNSEEN)
 
-    def note_generations(self, slots: torch.Tensor, owner: torch.Tensor) -> None:
-        """Rows ``slots`` of ``owner``, int64 ``[n]``, are about to be read: entries new to them are held from now on.
+    def note_generations(self, kernels: Kernels, slots: torch.Tensor, owner: torch.Tensor) -> None:
+        """Row slots ``slots``, int64 ``[n]``, are about to be read: entries new to them are held from now on.
 
-        A page that its own row gave back and was granted again is new, too.
+        A page that its own row gave back and was granted again is new, too. ``owner`` is by slot.
         """
-        table = self.table[slots]
-        page = table.clamp(min=0).long()
-        generation = self.planes.pool.generation[page]
-        own = self.planes.tenant[(page - FIRST_PAGE).clamp(min=0)] == owner[:, None]
-        new = own | (table != self.seen_page[slots])
-        self.seen_generation[slots] = torch.where(new, generation, self.seen_generation[slots])
-        self.seen_page[slots] = table
+        planes = self.planes
+        kernels.claim(
+            ClaimCall(
+                slots, self.table, owner, planes.tenant, planes.pool.generation, self.seen_page, self.seen_generation
+            )
+        )
 
     def shifted(self, base: torch.Tensor) -> torch.Tensor:
         """The table as an access sees it that leaves the bases int32 ``[rows]`` out of account."""

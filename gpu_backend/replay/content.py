@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
 from gpu_backend.layout import PoolLayout
 
 NIBBLES = 16  # of 64 bits; small integers that every dtype of a pool holds exactly
+
+
+@lru_cache(maxsize=256)
+def _shifts(dim: int, layer: int, device: torch.device) -> torch.Tensor:
+    """Bit of a tag where each element of a row begins, int64 ``[dim]``."""
+    return 4 * ((torch.arange(dim, device=device) + layer) % NIBBLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +33,7 @@ class Synthetic:
 
     def keys(self, tag: torch.Tensor, layer: int) -> torch.Tensor:
         """Keys of the cells with ``tag`` int64 ``[n]``: nibbles of it, turned by the layer; ``[n, heads, dim]``."""
-        lane = (torch.arange(self.dim, device=tag.device) + layer) % NIBBLES
-        row = ((tag[:, None] >> (4 * lane)) & 15).to(self.dtype)
+        row = ((tag[:, None] >> _shifts(self.dim, layer, tag.device)) & 15).to(self.dtype)
         return row[:, None].expand(-1, self.heads, -1).contiguous()
 
     def values(self, keys: torch.Tensor) -> torch.Tensor:

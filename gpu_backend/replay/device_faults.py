@@ -11,7 +11,17 @@ from dataclasses import dataclass, replace
 import torch
 
 from gpu_backend.backend import Kernels
-from gpu_backend.calls import AttentionCall, CheckCall, ConvertCall, CopyCall, SlotCall, SlotOp, StoreCall
+from gpu_backend.calls import (
+    AttentionCall,
+    CheckCall,
+    ClaimCall,
+    ConvertCall,
+    CopyCall,
+    SlotCall,
+    SlotOp,
+    StoreCall,
+    WriteCall,
+)
 from gpu_backend.replay.executor import DeviceWorld
 
 
@@ -41,6 +51,12 @@ class Wrapped:
 
     def update_slots(self, call: SlotCall) -> None:
         self.kernels.update_slots(call)
+
+    def judge_writes(self, call: WriteCall) -> None:
+        self.kernels.judge_writes(call)
+
+    def claim(self, call: ClaimCall) -> None:
+        self.kernels.claim(call)
 
 
 class BaseDropped(Wrapped):

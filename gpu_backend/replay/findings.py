@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from gpu_backend.calls import Reason, Verdict
+from gpu_backend.backend import Kernels
+from gpu_backend.calls import Reason, Verdict, WriteCall
 from gpu_backend.replay.columns import DeviceColumn
 from model.invariants.base import Violation
 
@@ -38,18 +39,22 @@ class ColumnFindings:
         self.first.fill_(Verdict.NOTHING)
 
     def wrote(
-        self, slot: torch.Tensor, position: torch.Tensor, page: torch.Tensor, owner: torch.Tensor, given: torch.Tensor
+        self,
+        kernels: Kernels,
+        slot: torch.Tensor,
+        position: torch.Tensor,
+        table: torch.Tensor,
+        owner: torch.Tensor,
+        given: torch.Tensor,
     ) -> None:
-        """Judge writes: int64 ``[n]``, ``page`` physical, ``owner`` whom it has to belong to; ``given`` is bool."""
+        """Judge writes of row slots at positions, int64 ``[n]``; ``owner`` is by slot, ``given`` bool ``[n]``."""
         planes = self.column.planes
-        backed = page > 0
-        place = (page - 1).clamp(min=0)
-        foreign = backed & (planes.tenant[place] != owner)
-        sealed = backed & ~foreign & (position.remainder(planes.page_size) < planes.sealed[place])
-        wrong = torch.stack([~backed, foreign, sealed]) & given
-        self.writes += wrong.sum(1)
-        places = torch.where(wrong.any(0), slot << 32 | position.clamp(min=0), Verdict.NOTHING)
-        self.first.copy_(torch.minimum(self.first, places.amin()))
+        kernels.judge_writes(
+            WriteCall(
+                slot.contiguous(), position.contiguous(), given.contiguous(), table, owner, planes.tenant,
+                planes.sealed, self.writes, self.first, planes.page_size,
+            )
+        )  # fmt: skip
 
     def tensors(self) -> torch.Tensor:
         """Everything that was found, int64 ``[9]``."""

@@ -124,8 +124,7 @@ class DeviceMemory:
         if self.rules.addressing is Addressing.ADJACENT:
             table = self._adjacent(column, table, slot, position, given)
         if self.findings:
-            page = column.page_at(table, slot, position)
-            self.findings[column.index].wrote(slot, position, page, self.rows.owner[slot], given)
+            self.findings[column.index].wrote(self.kernels, slot, position, table, self.rows.owner, given)
         row = torch.where(given, slot, UNBACKED).int()
         pool, content = column.planes.pool, self.content
         for layer in range(content.layers):

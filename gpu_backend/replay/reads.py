@@ -27,18 +27,18 @@ class ReadCheck:
         """Check all rows of a step; the tokens taken of a verify row will be folded before its drafter reads."""
         memory, slot = self.memory, rows.slot
         self._longest = rows.longest
-        owner, drafter = memory.rows.owner[slot], memory.rows.drafter
+        drafter = memory.rows.drafter
         strange = drafter.base[slot] * memory.page_size >= drafter.length[slot] + memory.page_size
         self.strange[slot] = strange.int()
         position = torch.where(rows.chunk, rows.start, memory.rows.length[slot].long())
         for column in memory.target_columns:
-            column.note_generations(slot, owner)
+            column.note_generations(memory.kernels, slot, memory.rows.owner)
             low = _read_from(column, position)
             self._check(column, slot, low, position)
             if column.life.sinks:
                 self._check(column, slot, torch.zeros_like(low), torch.minimum(low, self._sinks(column, position)))
         for column in memory.draft_columns:
-            column.note_generations(slot, owner)
+            column.note_generations(memory.kernels, slot, memory.rows.owner)
             if self.slotted:
                 self._slotted(column, slot, rows.taken, rows.drafting & ~rows.chunk)
             else:

@@ -81,6 +81,8 @@ class DeviceStandIns:
         pool.cells.states[-1, -1].fill_(int(CellState.DUMMY))
         if self.memory.findings:
             slot = torch.full((1,), self.memory.dummy_slot, dtype=torch.int64, device=device)
-            nobody, page = torch.full_like(slot, -1), torch.full_like(slot, pool.pages)
+            nobody = torch.full_like(self.memory.rows.owner, -1)
+            table = torch.full((len(nobody), 1), pool.pages, dtype=torch.int32, device=device)
             given = torch.ones_like(slot, dtype=torch.bool)
-            self.memory.findings[column.index].wrote(slot, torch.zeros_like(slot), page, nobody, given)
+            found = self.memory.findings[column.index]
+            found.wrote(self.memory.kernels, slot, torch.zeros_like(slot), table, nobody, given)

@@ -31,12 +31,14 @@ def watched(followers: list[DeviceWorld]) -> None:
         follower._step = step  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("name", ["smoke/hello", "smoke/conversation", "smoke/mtp_chain", "smoke/disturbed"])
 def test_no_step_waits_for_the_device(device: torch.device, name: str) -> None:
     _, followers = follow(name, device, prepare=watched)
     assert_equal(followers)
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("name", ["smoke/hello", "smoke/conversation", "smoke/mtp_chain", "smoke/pressure"])
 def test_captured_steps_wait_for_nothing_and_leave_the_memory_of_eager_ones(device: torch.device, name: str) -> None:
     _, eager = follow(name, device)
