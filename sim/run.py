@@ -10,7 +10,7 @@ from simpy import Environment
 
 from model.builds import Build
 from model.cluster import Cluster
-from model.ops import At, Dispatch, Fail, Op, World
+from model.ops import At, Dispatch, Fail, Op, Settle, World
 from scenarios.errors import FieldError
 from scenarios.schema import Scenario
 from scenarios.workers_schema import Disaggregated
@@ -51,10 +51,10 @@ def run_scenario(
     A workload runs under the simulated clock, a scenario of ops is applied as it stands. ``check`` is ``off``,
     ``incremental`` or ``exhaustive``; ``keep_events`` and ``record_ops`` keep the event log and the ops in the result;
     ``progress`` is told each request (op) that is done, ``opened`` sees the world before anything runs. With
-    ``measured``, which a scenario of ops has no use for, a device's counts replace the scenario's. ``world``, before
-    its first op and on ``build``, runs the scenario instead of one of its own. Ctrl-C ends the run
-    early: the result says so and holds what was found. Raises InputError, before anything runs, for settings or a
-    trace that cannot be used and for a request that can never be served.
+    ``measured`` a device's counts replace the scenario's. ``world``, before its first op and on ``build``, runs the
+    scenario instead of one of its own. Ctrl-C ends the run early: the result says so and holds what was found. Raises
+    InputError, before anything runs, for settings or a trace that cannot be used and for a request that can never be
+    served.
     """
     config = scenario.engine_config(build)
     source = _source(scenario)
@@ -66,7 +66,7 @@ def run_scenario(
     if opened is not None:
         opened(world)
     if not isinstance(source, Workload):
-        return finish(world, scenario, build.name, apply_ops(world, source, progress))
+        return finish(world, scenario, build.name, apply_ops(world, source, progress, measured))
     try:
         acceptance = acceptance_model(scenario.acceptance, scenario.seed, config.drafter.drafts)
         cost = cost_profile(scenario.cost, scenario.folder)
@@ -152,16 +152,22 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def apply_ops(world: World | Cluster, ops: Sequence[At | Op], progress: Progress | None = None) -> Course:
+def apply_ops(
+    world: World | Cluster,
+    ops: Sequence[At | Op],
+    progress: Progress | None = None,
+    measured: Measured | None = None,
+) -> Course:
     """Apply ``ops`` as they stand; those that are illegal are skipped and noted in one line.
 
-    A dispatch that finds nothing to schedule is legal: a served run has them too.
+    A dispatch that finds nothing to schedule is legal: a served run has them too. With ``measured`` a settle that has
+    a count for each row brings what a device committed instead.
     """
     course = Course("counts as recorded in the ops", RECORDED)
     skipped: list[str] = []
     try:
         for place, op in enumerate(ops):
-            outcome = world.apply(op)
+            outcome = world.apply(op if measured is None else _as_measured(world, op, measured))
             if not outcome.applied and not _idle_pass(world, op):
                 skipped.append(f"op {place} ({name_of(op)}): {outcome.why}")
             if progress is not None:
@@ -172,6 +178,18 @@ def apply_ops(world: World | Cluster, ops: Sequence[At | Op], progress: Progress
         count = "1 op was" if len(skipped) == 1 else f"{len(skipped)} ops were"
         course.notes.append(f"{count} not applied, the first: {skipped[0]}")
     return course
+
+
+def _as_measured(world: World | Cluster, op: At | Op, measured: Measured) -> At | Op:
+    """A settle that fits the oldest step in flight, with a device's counts; any other op as it stands."""
+    worker, inner = (op.worker, op.op) if isinstance(op, At) else (0, op)
+    if not isinstance(inner, Settle) or not 0 <= worker < len(world.workers):
+        return op
+    plans = world.workers[worker].engine.plans
+    if not plans or len(plans[0].generation) != len(inner.accepted):
+        return op
+    settle = Settle(measured.counts(worker, plans[0]))
+    return At(worker, settle) if isinstance(op, At) else settle
 
 
 def name_of(op: At | Op) -> str:

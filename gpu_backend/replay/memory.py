@@ -18,7 +18,7 @@ from gpu_backend.replay.findings import ColumnFindings
 from gpu_backend.replay.journal import Journal
 from gpu_backend.replay.planes import Planes
 from gpu_backend.replay.state import RowSlots
-from model.config import PoolSize
+from model.config import PoolSize, RequestSpec
 from model.engine import Engine
 from model.geometry import cdiv
 from model.request import Request
@@ -28,9 +28,10 @@ from model.tokens import TokenStream, cell_tags, named_seed
 
 @dataclass(slots=True)
 class Known:
-    """What the device's host knows of one owner: the request's tokens, and the tags of its cells by column."""
+    """What the device's host knows of one owner: its request, all tokens, and the tags of its cells by column."""
 
     request_id: int
+    spec: RequestSpec
     stream: TokenStream
     seeds: list[int]
     tags: list[NDArray[np.uint64]]
@@ -89,7 +90,7 @@ class DeviceMemory:
             weights = (scope.target_weights, scope.draft_weights) if column.draft else (scope.target_weights,)
             seeds.append(named_seed("cell", column.life.name, span, scope.adapter, scope.salt, *weights))
             tags.append(cell_tags(stream, 0, stream.length - span, span, seeds[-1]))
-        self.known[owner] = Known(request.request_id, stream, seeds, tags)
+        self.known[owner] = Known(request.request_id, request.spec, stream, seeds, tags)
         self.rows.begin(owner, final)
 
     def end(self, owner: int) -> None:

@@ -22,6 +22,7 @@ from gpu_backend.replay.modelled import ModelRows, Models, Ran
 from gpu_backend.replay.planes import FIRST_PAGE
 from gpu_backend.replay.result import FULL, OFF
 from gpu_backend.replay.segments import Segment
+from model.config import RequestSpec
 from model.invariants.base import Violation
 from model.ops import World
 from model.plan import ContextRow, GenerationRow, StepPlan
@@ -54,7 +55,8 @@ class RecordingWorld(ModelledWorld):
         super().__init__(world, device, kernels, models, OFF)
         self.accepted: dict[int, tuple[int, ...]] = {}  # iteration -> counts, until somebody asks
         self.took: dict[int, int] = {}  # iteration -> nanoseconds
-        self.streams: dict[int, tuple[TokenStream, int]] = {}  # request -> its tokens, and how many are known
+        self.streams: dict[int, tuple[RequestSpec, TokenStream, int]] = {}  # by identity of the request's spec, as an
+        # id may be used again: its tokens, and how many are known
         self._committed: dict[int, int] = {}  # owner -> tokens, of the step that runs
 
     def dispatched(self, plan: StepPlan) -> None:
@@ -83,30 +85,27 @@ class RecordingWorld(ModelledWorld):
         return [ran[row.owner].count for row in generation]
 
     def _learn(self, row: ContextRow | GenerationRow, begin: int, ids: list[int]) -> None:
-        stream = self.memory.known[row.owner].stream
+        known = self.memory.known[row.owner]
+        spec, stream = known.spec, known.stream
         stream.learn(begin, ids)
-        known = self.streams.get(row.request_id, (stream, 0))[1]
-        self.streams[row.request_id] = stream, max(known, begin + len(ids))
+        before = self.streams.get(id(spec), (spec, stream, 0))[2]
+        self.streams[id(spec)] = spec, stream, max(before, begin + len(ids))
         if isinstance(row, ContextRow):
             self.rows.slots.stream[row.slot, begin] = ids[0]
 
     def outputs(self) -> dict[int, tuple[int, ...]]:
-        """Ids behind the prompt of each request, as far as a step committed them."""
+        """Ids behind the prompt of each request, as far as a step committed them, by identity of its spec."""
         return {
-            request: tuple(stream.tokens(stream.prompt_length, known).tolist())
-            for request, (stream, known) in self.streams.items()
+            place: tuple(stream.tokens(stream.prompt_length, known).tolist())
+            for place, (_, stream, known) in self.streams.items()
         }
 
 
 class JudgedWorld(ModelledWorld):
     """Runs recorded steps and counts again; tokens and context rows are held to cold runs."""
 
-    def __init__(
-        self, world: World, device: torch.device, kernels: Kernels, models: Models, check: str,
-        outputs: dict[int, tuple[int, ...]],
-    ) -> None:  # fmt: skip
+    def __init__(self, world: World, device: torch.device, kernels: Kernels, models: Models, check: str) -> None:
         super().__init__(world, device, kernels, models, check)
-        self.outputs = outputs
         self.judged: Counter[str] = Counter()
         self._cold: dict[int, tuple[dict[int, Differs], ColdRows]] = {}  # owner -> wrong tokens by position, rows
         self._found: set[tuple[str, int, str, int, int]] = set()
@@ -155,8 +154,8 @@ class JudgedWorld(ModelledWorld):
     def _cold_of(self, row: ContextRow | GenerationRow) -> tuple[dict[int, Differs], ColdRows]:
         """Which recorded tokens of a row's request a cold run would not choose, and its context rows."""
         if row.owner not in self._cold:
-            models, stream = self.models, self.memory.known[row.owner].stream
-            output, prompt = self.outputs.get(row.request_id, ()), stream.prompt_length
+            models, known = self.models, self.memory.known[row.owner]
+            stream, output, prompt = known.stream, known.spec.output, known.stream.prompt_length
             tokens = stream.tokens(0, max(prompt, prompt + len(output) - 1)).tolist()
             logits, rows = cold_run(models.target, models.drafter, prompt, tokens, self.memory.page_size)
             wrong = differences(logits[: len(output)], output, models.content.dtype, exact=models.exact)

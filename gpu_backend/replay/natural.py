@@ -28,7 +28,7 @@ from sim.result import RunResult
 from sim.run import run_scenario
 
 WEIGHTS = 7  # seed of tier T0
-Outputs = dict[int, tuple[int, ...]]
+Outputs = dict[int, tuple[int, ...]]  # by identity of a submitted spec
 
 
 class Recorder:
@@ -49,10 +49,9 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A first run: its ops with the ids of every output, these by request, and the modules that ran it."""
+    """A first run: its ops with the ids of every output, and the modules that ran it."""
 
     trace: Trace
-    outputs: Outputs
     models: Models
 
     def ended(self, again: RunResult) -> Trace:
@@ -69,8 +68,8 @@ def record(
 ) -> Recorded:
     """Run ``scenario`` with natural acceptance behind devices that ``prepare`` sees before their first step."""
     config, workers = scenario.engine_config(build), scenario.topology(build)
-    if scenario.ops() is not None or scenario.trace_path() is not None:
-        raise InputError("acceptance", 0, "", "expected a workload for natural acceptance, found ops with their counts")
+    if order.mode == FREE and (scenario.ops() is not None or scenario.trace_path() is not None):
+        raise InputError("mode", 0, "", "expected equality, found free: ops come in an order of their own")
     if config.asynchronous_copies or (workers is not None and workers.kind != "attention_dp"):
         problem = "expected one worker or attention_dp, and copies at once, for natural acceptance: nothing lands"
         raise InputError("acceptance", 0, "", f"{problem} between its steps")
@@ -86,16 +85,16 @@ def record(
     first = run_scenario(scenario, build, check="off", record_ops=True, opened=opened, measured=recorder)
     if first.interrupted:  # half a run has no ops worth judging
         raise KeyboardInterrupt
-    outputs = {request: ids for one in recorder.devices for request, ids in one.outputs().items()}
+    outputs = {place: ids for one in recorder.devices for place, ids in one.outputs().items()}
     ops = tuple(_told(op, outputs) for op in first.ops)
     trace = Trace(scenario.name, build.name, scenario.seed, "off", config, ops, first.decision_digest, "", workers)
-    return Recorded(trace, outputs, models)
+    return Recorded(trace, models)
 
 
 def _told(op: At | Op, outputs: Outputs) -> At | Op:
     """A submission names the output that was recorded."""
     if isinstance(op, At):
         return At(op.worker, _told(op.op, outputs))  # pyright: ignore[reportArgumentType]
-    if isinstance(op, Submit) and op.spec.request_id in outputs:
-        return Submit(replace(op.spec, output=outputs[op.spec.request_id]))
+    if isinstance(op, Submit) and id(op.spec) in outputs:
+        return Submit(replace(op.spec, output=outputs[id(op.spec)]))
     return op

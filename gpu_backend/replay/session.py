@@ -87,9 +87,9 @@ def replay(
 
 
 def _workload(what: Scenario | Trace) -> Scenario:
-    """A scenario; InputError for ops, which bring their counts along."""
+    """A scenario; InputError for a trace, which brings its counts along."""
     if isinstance(what, Trace):
-        raise InputError("acceptance", 0, "", "expected a workload for natural acceptance, found ops with their counts")
+        raise InputError("acceptance", 0, "", "expected a scenario for natural acceptance, found a trace")
     return what
 
 
@@ -126,7 +126,7 @@ def follower_of(
         problem = f"expected tags, found full: it compares outputs over up to {FULL_POSITIONS:,} positions of all rows"
         raise InputError("check", 0, "", f"{problem}, here there are {positions:,}")
     if recorded is not None:
-        return JudgedWorld(world, device, kernels, recorded.models, check, recorded.outputs)
+        return JudgedWorld(world, device, kernels, recorded.models, check)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     graphs = device.type == "cuda" if order.graphs is None else order.graphs
     return DeviceWorld(

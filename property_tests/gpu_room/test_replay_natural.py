@@ -54,7 +54,7 @@ def codes(replayed: Replayed) -> set[str]:
     return {finding.code for finding in replayed.findings}
 
 
-@pytest.mark.parametrize("name", ["smoke/hello", "smoke/subagents", "smoke/disturbed", "smoke/host_tier"])
+@pytest.mark.parametrize("name", ["smoke/hello", "smoke/subagents", "smoke/disturbed", "smoke/host_tier", "smoke/ops"])
 def test_a_sound_build_is_lossless_and_its_context_is_that_of_a_cold_run(device: torch.device, name: str) -> None:
     replayed = natural(catalog.load(name), device)
     assert replayed.findings == () and replayed.exit_code == 0
@@ -134,6 +134,11 @@ def test_what_the_device_takes_is_the_time_of_a_free_run(device: torch.device) -
     assert result.device_busy_ns == sum(recorder.devices[0].took.values())
 
 
+def test_ops_have_an_order_of_their_own(device: torch.device) -> None:
+    with pytest.raises(InputError, match="mode: expected equality, found free: ops come in an order of their own"):
+        natural(catalog.load("smoke/ops"), device, mode="free")
+
+
 WRONG_RULES = ["store-at-zero", "copy-in-place", "narrow-keys", "rebase-reads-only", "restored-prefix-read"]
 
 
@@ -158,7 +163,6 @@ def test_a_fault_of_the_device_spoils_tokens_or_context_rows(device: torch.devic
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("smoke/ops", "expected a workload for natural acceptance, found ops"),
         ("smoke/mtp_chain", "expected a drafter of kind dflash or dspark, found mtp"),
         ("smoke/two_windows", "expected lifecycles without sinks"),
         ("smoke/host_link", "expected one worker or attention_dp, and copies at once"),
