@@ -356,7 +356,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a rule may call sys.exit, which must not end well
         endings.crashed(error)
         return CRASHED
     if code == INTERRUPTED:

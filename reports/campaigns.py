@@ -208,7 +208,8 @@ def _show_verdict(screen: Console, order: dict[str, Any], done: Campaigned) -> N
     elif code == 4:
         verdict = Text("not judged, since kvtwin crashed", "bold red")
     elif code == INTERRUPTED:
-        verdict = Text("interrupted; no law broke until then", "yellow")
+        until = "no law broke until then" if done.checked else "nothing was checked until then"
+        verdict = Text(f"interrupted; {until}", "yellow")
     elif code == 3:
         verdict = Text("nothing checked", "yellow")
     else:

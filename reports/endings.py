@@ -14,7 +14,7 @@ TRACEBACK = "KVTWIN_TRACEBACK"
 WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EPIPE, errno.EBADF)
 
 
-def crashed(error: Exception) -> None:
+def crashed(error: BaseException) -> None:
     """Tell of an error in one line on standard error."""
     if os.environ.get(TRACEBACK):
         traceback.print_exc()

@@ -164,7 +164,7 @@ def samples(trace: Trace, build: Build, check: str = "exhaustive") -> Iterator[S
     """
     try:
         world = _open(trace, build, check)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         yield _crashed(None, 0, trace.ops[0] if trace.ops else None, error, ())
         return
     eyes = [_Eye(worker, place) for place, worker in enumerate(world.workers)]
@@ -178,7 +178,7 @@ def samples(trace: Trace, build: Build, check: str = "exhaustive") -> Iterator[S
             else:
                 outcome = world.apply(op)
             last = _look(number, op, outcome, world, eyes, known)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             yield _crashed(last, number, op, error, tuple(world.violations[known:]))
             return
         yield last
@@ -192,7 +192,7 @@ def _open(trace: Trace, build: Build, check: str) -> World | Cluster:
 
 
 def _crashed(
-    last: Sample | None, number: int, op: At | Op | None, error: Exception, broken: tuple[Violation, ...]
+    last: Sample | None, number: int, op: At | Op | None, error: BaseException, broken: tuple[Violation, ...]
 ) -> Sample:
     """The sample of an op that raised ``error``, over what was there before."""
     told = crashed(error, last.iteration if last is not None else 0)

@@ -128,6 +128,8 @@ BAD = {
     "an unknown layer": ("--machine", "gpu"),
     "an unknown profile": ("--profile", "slow"),
     "no address": ("--cluster", "somewhere"),
+    "a database for a driver without one": ("--driver", "swarm", "--database", "examples"),
+    "workers beside those of a cluster": ("--cluster", "tcp://127.0.0.1:1", "--workers", "3"),
     "an argument": ("hello",),
 }
 

@@ -84,3 +84,18 @@ def test_a_rule_that_raises_is_named_beside_kvtwin(kvtwin: Command, tmp_path: Pa
     answer = kvtwin("run", "hello", "--build", "unified+claim=own_wild_rule:Deep")
     assert (answer.code, answer.out) == (4, "")
     assert "crashed, which is a defect of kvtwin or of own_wild_rule: ZeroDivisionError" in answer.err
+
+
+def test_a_rule_that_ends_the_process_ends_nothing_well(kvtwin: Command, tmp_path: Path) -> None:
+    """``sys.exit(0)`` in a rule is a crash of the rule: exit 0 would read as fine."""
+    leaving = RULE.replace("return Claim(view.target, fresh=False)", "print('leaving'); raise SystemExit(0)")
+    (tmp_path / "own_leaving_rule.py").write_text(leaving)
+    ran = kvtwin("run", "hello", "--build", "unified+claim=own_leaving_rule:Deep")
+    assert ran.code == 4
+    assert "SystemExit" in ran.err
+    for workers in ("1", "2"):
+        fuzzed = kvtwin(
+            "fuzz", "--rule", "claim=own_leaving_rule:Deep", "--examples", "4", "--workers", workers, "--json"
+        )
+        # what the rule prints is no part of the document
+        assert (fuzzed.code, fuzzed.json()["failures"][0]["law"]) == (1, "CRASH")

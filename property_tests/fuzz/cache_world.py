@@ -87,7 +87,7 @@ class CacheWorld:
             return act()
         except Disagreement:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.crashed = True
             self.docket.report(crashed(error, len(self.ops)))
             return ""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import redirect_stdout
 from multiprocessing import get_context
+from threading import current_thread, main_thread
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -45,7 +48,8 @@ class Inline(Executor):
         """Run ``fn`` now; the future has ended."""
         future: Future[Any] = Future()
         try:
-            future.set_result(fn(*args, **kwargs))
+            with redirect_stdout(sys.stderr):  # what a rule prints is none of the results
+                future.set_result(fn(*args, **kwargs))
         except Exception as error:
             future.set_exception(error)
         return future
@@ -70,6 +74,8 @@ class Processes:
     """Processes on this machine."""
 
     def __init__(self, workers: int) -> None:
+        if current_thread() is main_thread():
+            signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a worker that died is a broken pool, not our end
         self.lanes = workers
         self.here = True
         self._pool = self._open()
@@ -93,12 +99,13 @@ class Processes:
                 process.kill()
 
     def _open(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(self.lanes, mp_context=get_context("spawn"), initializer=_leave_interrupts)
+        return ProcessPoolExecutor(self.lanes, mp_context=get_context("spawn"), initializer=_serve)
 
 
-def _leave_interrupts() -> None:
-    """Ctrl-C is for the process that gathers the results."""
+def _serve() -> None:
+    """Ctrl-C is for the process that gathers the results, standard output for what it makes of them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.stdout = sys.stderr
 
 
 def local(workers: int | None) -> Crew:

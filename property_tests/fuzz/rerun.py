@@ -62,7 +62,7 @@ def rerun(trace: Trace, build: Build, patience: int = PATIENCE) -> Rerun:
             feed(fitted(world, op, feed))
         if not world.violations:
             finish(world, feed, patience)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a rule may call sys.exit
         crash = error
         kept.append(last)
     return Rerun(first_violation(world, crash), tuple(kept), world)

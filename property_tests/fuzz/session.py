@@ -70,6 +70,10 @@ def order_of(asked: Asked) -> Order:
     ):
         if value not in known:
             raise InputError(what, 0, "", f"expected one of {', '.join(known)}, found {quote(value)}")
+    if asked.database and driver != "machine":
+        raise InputError("database", 0, "", f"expected --database beside --driver machine, found the driver {driver}")
+    if asked.cluster and asked.workers:
+        raise InputError("workers", 0, "", "expected no --workers beside --cluster, whose workers are its own")
     focus = tuple(dict.fromkeys(rule.split("=", 1)[0] for rule in asked.rules))
     machine = asked.machine or MACHINES[1]
     order = Order(texts, driver, machine, asked.profile, seed_of(asked.seed), focus, asked.database)

@@ -56,7 +56,7 @@ class Example:
     steps: int
     skips: int
     features: Counter[str]
-    crash: Exception | None = None
+    crash: BaseException | None = None
 
     @property
     def violation(self) -> Violation | None:
@@ -254,7 +254,7 @@ class Driver:
         return bool(open_ones) and self.feed(op(self.choices.pick(open_ones))).applied
 
 
-def first_violation(world: World | Cluster, crash: Exception | None) -> Violation | None:
+def first_violation(world: World | Cluster, crash: BaseException | None) -> Violation | None:
     """The first broken law of ``world``, or what stands for the ``crash`` that ended it."""
     if world.violations or crash is None:
         return world.violations[0] if world.violations else None
@@ -269,7 +269,7 @@ def play(choices: Choices, build: Build, mix: Mix, check: str = "exhaustive") ->
     crash = None
     try:
         driver.run()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a rule may call sys.exit
         crash = error
         driver.ops.append(driver.last)
     features.of_program(world, driver.ops, driver.seen)

@@ -145,6 +145,7 @@ class _Crew:
         self._pool: ProcessPoolExecutor | None = None
         self._waiting: deque[Future[Tally]] = deque()
         if workers > 1:
+            signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a worker that died is a broken pool, not our end
             self._pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_leave_interrupts)
 
     def __enter__(self) -> _Crew:

@@ -47,7 +47,7 @@ class EngineMachine(Machine):
         driver, crash = self.driver, None
         try:
             act()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             crash = error
             driver.ops.append(driver.last)
         if self.oracle is not None and crash is None:
