@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -28,11 +29,14 @@ from scenarios.schema import Scenario
 from sim.rulespec import find
 
 USAGE, CRASHED = 2, 4
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def main(arguments: Sequence[str]) -> int:
     """Be one rank, or start them; an exit code."""
     options = _parser().parse_args(arguments)
+    if "RANK" in os.environ:  # a launcher ends all once one has failed: those that live first say what they found
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     ranks = int(os.environ.get("WORLD_SIZE", options.ranks or 0))
     rank = int(os.environ.get("RANK", 0))
     try:
@@ -44,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         return USAGE
     if "RANK" not in os.environ:
         return started(ranks, arguments, options.timeout)
-    return _be_rank(scenario, build, plant, device, options.timeout)
+    return _be_rank(scenario, build, plant, device, options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("scenario", help="a scenario's file or name; its workers, if any, are tensor-parallel")
     parser.add_argument("--device", choices=["cpu", "cuda"], help="default: cuda if there is one")
     parser.add_argument("--build", help="default: the scenario's")
+    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of weights and K/V")
     parser.add_argument("--ranks", type=int, help="start so many processes here (without torch.distributed.run)")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds that a rank waits for the others")
     faults = "; ".join(f"{name}: {text}" for name, text in PLANTS.items())
@@ -82,12 +87,14 @@ def _device(name: str | None, place: int, ranks: int) -> torch.device:
     return torch.device("cuda", place)
 
 
-def _be_rank(scenario: Scenario, build: Build, plant: Plant | None, device: torch.device, patience: float) -> int:
+def _be_rank(
+    scenario: Scenario, build: Build, plant: Plant | None, device: torch.device, options: argparse.Namespace
+) -> int:
     if device.type == "cpu":
         torch.set_num_threads(1)
-    meeting = Meeting.joined(device, patience)
+    meeting = Meeting.joined(device, options.timeout)
     try:
-        own = run_rank(scenario, build, meeting, device, plant)
+        own = run_rank(scenario, build, meeting, device, plant, DTYPES[options.dtype])
     except InputError as error:
         if meeting.rank == 0:
             print(error, file=sys.stderr)

@@ -25,7 +25,7 @@ class Absent(RuntimeError):
     """Ranks did not meet in time. ``seen``: where each rank waits, by rank; ``None`` for one that waits nowhere."""
 
     def __init__(self, where: str, patience: float, seen: dict[int, str | None]) -> None:
-        super().__init__(f"the ranks did not meet at {where} within {patience:g} s")
+        super().__init__(f"the ranks did not meet at {where}, where each waits {patience:g} s at most")
         self.where, self.seen = where, seen
 
 

@@ -52,18 +52,26 @@ def configs_of(scenario: Scenario, build: Build, ranks: int) -> tuple[EngineConf
 
 
 def run_rank(
-    scenario: Scenario, build: Build, meeting: Meeting, device: torch.device, plant: Plant | None = None
+    scenario: Scenario,
+    build: Build,
+    meeting: Meeting,
+    device: torch.device,
+    plant: Plant | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> RankReport:
-    """Run ``scenario`` as the rank of ``meeting``. Raises InputError for what cannot be run, the same on every rank."""
+    """Run ``scenario`` as the rank of ``meeting``, with modules in ``dtype``.
+
+    Raises InputError for what cannot be run, the same on every rank.
+    """
     own = configs_of(scenario, build, meeting.ranks)[meeting.rank]
     mine = plant if plant is not None and plant.rank == meeting.rank else None
     try:
         config = agreed_config(meeting, build, own)
-        single = serve(scenario, build, config, device, meeting, together=False)
+        single = serve(scenario, build, config, device, meeting, dtype, together=False)
         given = config if mine is None else mine.sizes(config)
         sizes = differing_sizes(meeting, given)
         meeting.sum(torch.zeros(1, device=device))  # a device's group is made by its first collective
-        found = serve(scenario, build, given, device, meeting, together=True, plant=mine)
+        found = serve(scenario, build, given, device, meeting, dtype, together=True, plant=mine)
     except Absent as absent:
         places = ", ".join(f"rank {rank}: {place or 'nowhere'}" for rank, place in absent.seen.items())
         violation = Violation("RANK", str(absent), found=f"they wait at {places}")
@@ -81,12 +89,12 @@ def serve(
     config: EngineConfig,
     device: torch.device,
     meeting: Meeting,
+    dtype: torch.dtype,
     *,
     together: bool,
     plant: Plant | None = None,
 ) -> Served:
     """One run on pools of ``config``; ``together`` with the other ranks or alone."""
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     whole = whole_configs(config, meeting.ranks, dtype)
     reduce = meeting.sum if together else alone
     if plant is not None:

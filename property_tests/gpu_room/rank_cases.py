@@ -1,7 +1,8 @@
 """Started by torch's launcher: every process runs each case as its rank, and writes what it reports as JSON lines.
 
 ``python -m torch.distributed.run --nproc-per-node N -m property_tests.gpu_room.rank_cases FOLDER DEVICE CASE...``; a
-case is ``SCENARIO,BUILD,PLANT,PATIENCE`` with an empty BUILD for the scenario's own and an empty PLANT for none.
+case is ``SCENARIO,BUILD,PLANT,PATIENCE,DTYPE`` with an empty BUILD for the scenario's own and an empty PLANT for none;
+the dtype may be left out.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from gpu_backend.parallel.__main__ import DTYPES
 from gpu_backend.parallel.meeting import Meeting
 from gpu_backend.parallel.plants import Plant
 from gpu_backend.parallel.session import run_rank
@@ -29,11 +31,18 @@ def main(folder: Path, kind: str, cases: list[str]) -> None:
         torch.cuda.set_device(device)
     with (folder / f"rank{os.environ['RANK']}.jsonl").open("w") as out:
         for number, case in enumerate(cases):
-            name, build, plant, patience = case.split(",")
+            name, build, plant, patience, *dtype = case.split(",")
             scenario = catalog.load(name)
             meeting = Meeting.joined(device, float(patience), f"case {number}")
             fault = Plant.parsed(plant, meeting.ranks) if plant else None
-            found = run_rank(scenario, find(build or scenario.build), meeting, device, fault)
+            found = run_rank(
+                scenario,
+                find(build or scenario.build),
+                meeting,
+                device,
+                fault,
+                DTYPES[dtype[0] if dtype else "float32"],
+            )
             out.write(found.encoded() + "\n")
             out.flush()
             if number + 1 < len(cases):

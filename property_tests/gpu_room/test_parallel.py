@@ -58,7 +58,7 @@ def test_the_drafter_is_shared_out_too(found: dict[str, list[RankReport]]) -> No
         ("fewer pages", "the ranks build engines of different pools", -1, "rank 1: target 13 pages"),
         ("lost pages", "the ranks leave different memories", 12, "rank 1: the end"),
         ("skipped op", "the ranks run different ops", 4, "rank 1: op 9, a dispatch"),
-        ("skipped sum", "the ranks did not meet at sum 13 within 5 s", 1, "rank 1: waits at op"),
+        ("skipped sum", "the ranks did not meet at sum 13, where each waits 5 s at most", 1, "rank 1: waits at op"),
     ],
 )
 def test_a_rank_that_parts_from_the_others_is_named(

@@ -10,7 +10,7 @@ from property_tests.gpu_room.rank_runs import reports
 SOUND = {
     name: f"{name},,,120"
     for name in ("smoke/hello", "smoke/host_tier", "smoke/two_windows", "smoke/disturbed", "reports/o81")
-}
+} | {"bfloat16": "smoke/host_tier,,,120,bfloat16"}
 PARTED = {
     "own host size": "reports/o81,fault:host-rank-divergent,,120",
     "own losses": "reports/o75,fault:existence-on-one-rank,,120",
