@@ -5,6 +5,7 @@ from __future__ import annotations
 from model.budget import Layout, Pair, SplitAsk, pool_sizes
 from model.config import EngineConfig, Memory, PoolSize
 from model.drafter import KINDS
+from model.geometry import Lifecycle
 from model.rules.base import Rules
 from model.rules.layout import Shape
 from scenarios.engine_schema import PoolBytes
@@ -23,18 +24,22 @@ def layout_for(config: EngineConfig, rules: Rules) -> Layout:
 
 
 def ask_of(memory: PoolBytes, page_bytes: Pair, config: EngineConfig, rules: Rules) -> tuple[SplitAsk, Layout]:
-    """What the split of ``memory`` starts from: what the build keeps below a window is charged where it has one."""
+    """What the split of ``memory`` starts from: what is kept below a window, sinks too, is charged where one is."""
     kind, page = KINDS[config.drafter.kind], config.limits.page_size
     layout = layout_for(config, rules)
     windowed = [life for life in config.draft if life.window is not None]
     windows = [life.window for life in config.target]
+
+    def kept(life: Lifecycle) -> int:
+        return rules.retention.trail(life, kind, page) + life.sink_blocks(page) * page  # sinks are whole pages
+
     ask = SplitAsk(
         page_bytes,
         memory.device,
         memory.host,
         config.limits,
         config.drafter,
-        trail=max((rules.retention.trail(life, kind, page) for life in windowed), default=0),
+        trail=max((kept(life) for life in windowed), default=0),
         draft_pages_per_slot=memory.draft_pages_per_slot,
         host_draft=memory.host_draft if layout == "unified" else 0,
         target_window=None if None in windows else max(window or 0 for window in windows),

@@ -101,3 +101,19 @@ def test_pools_that_keep_everything_hold_equally_many_tokens() -> None:
     memory = Memory(1 << 20, 0, (("target", 256), ("draft", 128)))
     world = World(replace(config, memory=memory), BUILDS["paired-22"])
     assert [violation.expected for violation in world.violations] == ["equally many pages"]
+
+
+@pytest.mark.parametrize(
+    "build", [build for build in CORRECT if not build.rules.layout.shares_pool], ids=lambda b: b.name
+)
+def test_a_share_has_room_for_the_sinks_of_every_admissible_sequence(build: Build) -> None:
+    # Found by fuzzing: 12 tokens of window and a page of sinks were charged as the window alone.
+    layers = "layers: 1, kv_heads: 1, head_dim: 8"
+    geometry = f"geometry:\n  target: [{{name: full, {layers}}}]\n  draft: [{{name: draft, {layers}, sinks: 8}}]\n"
+    drafter = "drafter: {kind: mtp, drafts: 5, window: 12, chain: 3}\n"
+    limits = "limits: {page_size: 8, max_batch: 4, max_num_tokens: 22, max_seq_len: 160, extra_tokens: 6}\n"
+    with_sinks = scenario(geometry + drafter + limits + "memory: {device: 80000}\n")
+    without = scenario(geometry.replace(", sinks: 8", "") + drafter + limits + "memory: {device: 80000}\n")
+    assert judged(with_sinks, build) == ([], 1)
+    more, fewer = (each.engine_config(build).pools["draft"].device_pages for each in (with_sinks, without))
+    assert more > fewer or build.rules.layout.fused

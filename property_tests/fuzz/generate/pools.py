@@ -60,7 +60,7 @@ def from_bytes(choices: Choices, config: EngineConfig, build: Build) -> EngineCo
     cell = choices.pick((Pair(4, 1), Pair(2, 1), Pair(3, 3), Pair(8, 1)))
 
     def sized(lives: tuple[Lifecycle, ...], size: int) -> tuple[Lifecycle, ...]:
-        return tuple(replace(life, bytes_per_token=size, sinks=0) for life in lives)
+        return tuple(replace(life, bytes_per_token=size) for life in lives)
 
     draft = config.draft[:1]  # a share is that of one window
     config = replace(config, target=sized(config.target, cell.target), draft=sized(draft, cell.draft))
