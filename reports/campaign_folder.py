@@ -64,6 +64,23 @@ class CampaignFolder:
             shutil.rmtree(unfinished, ignore_errors=True)
         return f"{FAILURES}/{final.name}"
 
+    def drop(self, name: str) -> None:
+        """Remove the folder of a failure, by the name that :meth:`keep` gave it."""
+        if self.target is None or not name:
+            return
+        unfinished = self.target / FAILURES / UNFINISHED
+        unfinished.mkdir(parents=True, exist_ok=True)
+        gone = unfinished / Path(name).name
+        try:
+            os.replace(self.target / name, gone)  # at once, and what a kill leaves of it is cleared away
+        except FileNotFoundError:
+            pass  # somebody tidied up
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        folder = self.target / FAILURES
+        names = sorted(path.name for path in folder.iterdir() if path.is_dir())
+        _mark(folder, "group", files=[], folders=names)
+
     def summarise(self, text: str) -> None:
         """Write the summary."""
         if self.target is not None:

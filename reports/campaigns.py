@@ -51,6 +51,10 @@ class Desk:
         """Write a failure; the name of its folder."""
         return self._folder.keep(failure, command)
 
+    def drop(self, folder: str) -> None:
+        """Remove the folder of a failure that another one stands for."""
+        self._folder.drop(folder)
+
     def tell(self, so_far: Campaigned) -> None:
         """Show how far it is."""
         if self._live is not None:
@@ -109,6 +113,9 @@ def document(order: dict[str, Any], done: Campaigned) -> dict[str, Any]:
         "laws_evaluated": {code: totals.evaluations.get(code, 0) for code in INVARIANTS},
         "features": dict(sorted(totals.features.items())),
         "failures": [_cause_document(cause) for cause in done.causes],
+        "further_failures": [
+            {"law": law, "build": build, "count": count} for (law, build), count in sorted(done.further.items())
+        ],
         "crashes": [{"example": crash.example, "error": crash.what} for crash in done.crashes],
         "interrupted": done.interrupted,
         "exit_code": exit_code(done),
@@ -191,6 +198,8 @@ def _show_causes(screen: Console, done: Campaigned, out: Path | None) -> None:
     terminal.show_rows(screen, rows, columns)
     if len(done.causes) > CAUSES_SHOWN:
         terminal.show_lines(screen, f"  and {plural(len(done.causes) - CAUSES_SHOWN, 'cause')} more; --json lists all")
+    for (law, build), count in sorted(done.further.items()):
+        terminal.show_lines(screen, f"  and {plural(count, 'failure')} more of {law} on {build}, counted only")
     if out is None:
         terminal.show_lines(screen, "  --out DIR keeps each with its scenario, story and picture.")
 

@@ -109,12 +109,14 @@ class Crash:
 class Campaigned:
     """A campaign so far, earlier sessions in the same folder included. ``seconds`` is wall time, of all sessions.
 
-    ``totals`` has no failures: those are ``causes``, the shortest program first. ``resumed`` counts the examples of
-    earlier sessions, ``workers`` the processes of this one.
+    ``totals`` has no failures: those are ``causes``, the shortest program first, and in ``further`` by law and build
+    how many more there were that nobody shrank. ``resumed`` counts the examples of earlier sessions, ``workers`` the
+    processes of this one.
     """
 
     totals: ShardResult = field(default_factory=ShardResult)
     causes: list[Cause] = field(default_factory=list)
+    further: Counter[tuple[str, str]] = field(default_factory=Counter)
     crashes: list[Crash] = field(default_factory=list)
     seconds: float = 0.0
     resumed: int = 0
@@ -123,8 +125,8 @@ class Campaigned:
 
     @property
     def failures(self) -> int:
-        """Failures of all causes together."""
-        return sum(cause.count for cause in self.causes)
+        """Failures of all causes together, and those that were only counted."""
+        return sum(cause.count for cause in self.causes) + self.further.total()
 
     @property
     def checked(self) -> bool:

@@ -20,6 +20,7 @@ from sim.findings import Campaigned, Cause, Crash, Failure, ShardResult
 
 RunShard = Callable[[Order, int, int, float | None], ShardResult]
 Keep = Callable[[Failure], str]
+Drop = Callable[[str], None]
 Tell = Callable[[Campaigned], None]
 
 SHARD_S = 1.5  # seconds that a shard should take: long against what it costs to hand it out
@@ -68,7 +69,8 @@ def work(
 class Campaign:
     """One session of a campaign. ``run`` runs a shard, ``keep`` writes a failure and returns its folder's name.
 
-    ``tell`` is called with the state after each shard.
+    ``drop`` removes such a folder, of a cause that is no longer told or that another failure stands for. ``tell`` is
+    called with the state after each shard.
     """
 
     def __init__(
@@ -80,11 +82,13 @@ class Campaign:
         run: RunShard,
         *,
         keep: Keep | None = None,
+        drop: Drop | None = None,
         tell: Tell | None = None,
     ) -> None:
         self.order, self.budget, self.crew, self.ledger = order, budget, crew, ledger
         self._run_shard = run
         self._keep = keep or (lambda failure: "")
+        self._drop = drop or (lambda folder: None)
         self._tell = tell or (lambda so_far: None)
         self._running: dict[Future[ShardResult], Shard] = {}
         self._again: deque[Shard] = deque()  # shards that crashed, or were cut short
@@ -135,12 +139,13 @@ class Campaign:
     def _next(self) -> Shard | None:
         if self._again:
             return self._again.popleft()
-        size = BLOCK if self.order.driver == "machine" else self._size
+        block = BLOCK if self.order.driver == "machine" else 0
+        size = block or self._size
         if self._left is not None:
             size = min(size, self._left)
         if size <= 0:
             return None
-        begin, end = self._numbers.take(size)
+        begin, end = self._numbers.take(size, block)
         if self._left is not None:
             self._left -= end - begin
         return Shard(begin, end)
@@ -208,21 +213,30 @@ class Campaign:
 
     def _take(self, shard: Shard, result: ShardResult) -> None:
         count = shard.end - shard.begin
-        ran = count if self.order.driver == "machine" else min(count, result.examples)
-        causes = [self._cause(failure) for failure in sorted(result.failures, key=lambda failure: failure.seed)]
+        ran = min(count, result.examples)
         if ran:
+            before = self.ledger.causes.folders()
+            causes = self._causes(result.failures)
             self.ledger.add(shard.begin, shard.begin + ran, result, causes, time.monotonic() - self._began)
+            for folder in sorted(before - self.ledger.causes.folders()):
+                self._drop(folder)
         if ran == count and result.seconds > 0.0:
             rate = count / result.seconds
             self._size = max(1, min(LARGEST_SHARD, round(rate * SHARD_S), 2 * max(count, self._size)))
         elif ran < count and self._time_left() != 0.0 and not self._dropping:
             self._again.append(replace(shard, begin=shard.begin + ran))
 
-    def _cause(self, failure: Failure) -> Cause:
-        """The failure as the ledger has it; it is written first, unless its like is there."""
-        folder = self.ledger.folder_of(failure) if self.ledger.knows(failure) else self._keep(failure)
-        named = (failure.minimal.build, failure.driver, failure.seed, failure.violation.message)
-        return Cause(failure.law, failure.kinds, *named, folder=folder)
+    def _causes(self, failures: list[Failure]) -> list[Cause]:
+        """The failures of a shard as the ledger has them; one that stands for its cause is written before that."""
+        known, causes = self.ledger.causes.copy(), list[Cause]()
+        for failure in sorted(failures, key=lambda failure: failure.seed):
+            named = (failure.minimal.build, failure.driver, failure.seed, failure.violation.message)
+            cause = Cause(failure.law, failure.kinds, *named)
+            if known.leads(cause):
+                cause = replace(cause, folder=self._keep(failure))
+            known.take(cause)
+            causes.append(cause)
+        return causes
 
     def _struck(self, shard: Shard, error: Exception, *, alone: bool = False) -> None:
         """A shard crashed the harness: once may be an accident, twice is looked into, down to one example."""
@@ -258,8 +272,11 @@ class _Numbers:
         self._gaps = deque(_gaps(done))
         self._next = done[-1][1] if done else 0
 
-    def take(self, count: int) -> tuple[int, int]:
-        """The next range, of ``count`` examples at most."""
+    def take(self, count: int, block: int = 0) -> tuple[int, int]:
+        """The next range, of ``count`` examples at most and, where ``block`` is given, across no multiple of it."""
+        if block:
+            begin = self._gaps[0][0] if self._gaps else self._next
+            count = min(count, block - begin % block)
         if not self._gaps:
             self._next += count
             return (self._next - count, self._next)

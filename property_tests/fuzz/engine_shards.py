@@ -12,7 +12,7 @@ from model.invariants import Violation
 from property_tests.fuzz.bytesprog import programs
 from property_tests.fuzz.choices import Bytes, Choices, Seeded
 from property_tests.fuzz.generate.mix import Mix, mix_for
-from property_tests.fuzz.order import Order
+from property_tests.fuzz.order import SHRUNK, Order
 from property_tests.fuzz.shrink import shrink
 from property_tests.fuzz.swarm import play
 from sim.findings import Failure, ShardResult
@@ -21,7 +21,6 @@ from sim.rulespec import find
 
 STRIDE = 1 << 32  # example n of a campaign with seed s is the program of seed s * STRIDE + n
 BLOCK = 200  # byte programs that one run of hypothesis generates
-SHRUNK = 3  # failures of one law in one shard that are shrunk: more of them are alike
 
 
 def mix_of(profile: str, focus: tuple[str, ...] = ()) -> Mix:

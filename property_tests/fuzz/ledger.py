@@ -10,13 +10,14 @@ import fcntl
 import json
 import os
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from property_tests.fuzz.causes import Causes
 from property_tests.fuzz.order import Order
 from scenarios.errors import InputError, quote
-from sim.findings import Campaigned, Cause, Crash, Failure, ShardResult
+from sim.findings import Campaigned, Cause, Crash, ShardResult
 
 FORMAT, SCHEMA = "kvtwin-fuzz", 1
 Range = tuple[int, int]
@@ -33,7 +34,7 @@ class Ledger:
         self.path = path
         self.so_far = Campaigned()
         self.done: list[Range] = []  # examples [begin, end) that ran, ascending and apart
-        self._causes: dict[tuple[str, ...], Cause] = {}
+        self.causes = Causes()
         self._before = 0.0  # wall seconds of earlier sessions
         self._file = -1
         header = {"format": FORMAT, "schema": SCHEMA, "order": _order(order), "code": code}
@@ -71,16 +72,6 @@ class Ledger:
         line = {"crash": asdict(crash)}
         self._write(line)
         self._take(line)
-
-    def knows(self, failure: Failure) -> bool:
-        """Whether a failure of the same cause with a seed no higher is kept."""
-        known = self._causes.get(failure.cause)
-        return known is not None and known.seed <= failure.seed
-
-    def folder_of(self, failure: Failure) -> str:
-        """The folder that holds a failure of the same cause; empty if none does."""
-        known = self._causes.get(failure.cause)
-        return known.folder if known is not None else ""
 
     # -- the file ----------------------------------------------------------------------------------------------------
 
@@ -140,13 +131,8 @@ class Ledger:
         laws, features = (Counter(dict(line[key])) for key in ("evaluations", "features"))
         self.so_far.totals.add(ShardResult(examples, steps, skips, float(line["seconds"]), laws, features))
         for value in line["failures"]:
-            cause = Cause(**value | {"kinds": tuple(value["kinds"])})
-            known = self._causes.get(cause.key)
-            if known is not None:
-                first = min(known, cause, key=lambda one: one.seed)
-                cause = replace(first, count=known.count + cause.count)
-            self._causes[cause.key] = cause
-        self.so_far.causes = sorted(self._causes.values(), key=lambda cause: (len(cause.kinds), cause.key))
+            self.causes.take(Cause(**value | {"kinds": tuple(value["kinds"])}))
+        self.so_far.causes, self.so_far.further = self.causes.all(), self.causes.further()
         self.so_far.seconds = max(self.so_far.seconds, self._before + float(line["wall"]))
         self._cover(int(line["begin"]), int(line["end"]))
 

@@ -17,13 +17,13 @@ from property_tests.fuzz.cache_swarm import play_cache
 from property_tests.fuzz.cache_world import CacheWorld
 from property_tests.fuzz.choices import Seeded
 from property_tests.fuzz.database import open_database
-from property_tests.fuzz.engine_shards import SHRUNK, Hunt, mix_of, seed_of
+from property_tests.fuzz.engine_shards import Hunt, mix_of, seed_of
 from property_tests.fuzz.generate.mix import Mix, mix_for
 from property_tests.fuzz.machines.base import STEPS, Broken, Machine, machine_on, run_machine
 from property_tests.fuzz.machines.cache import CacheMachine
 from property_tests.fuzz.machines.engine import EngineMachine
 from property_tests.fuzz.machines.sim import SimMachine
-from property_tests.fuzz.order import Order
+from property_tests.fuzz.order import SHRUNK, Order
 from property_tests.fuzz.shrink import shrink
 from sim.cacheops import CacheProgram
 from sim.findings import Failure, Program, ShardResult

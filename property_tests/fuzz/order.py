@@ -7,6 +7,7 @@ from dataclasses import dataclass
 DRIVERS = ("swarm", "bytes", "machine")
 MACHINES = ("cache", "engine", "sim")
 PROFILES = ("quick", "nightly", "deep")
+SHRUNK = 3  # failures of one law on one build that are shrunk and told apart: more of them are counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,10 @@ class Desk(Protocol):
         """Write a failure that ``command`` found; the name of its folder, or nothing."""
         ...
 
+    def drop(self, folder: str) -> None:
+        """Remove the folder of a failure, by the name that :meth:`keep` gave it."""
+        ...
+
     def tell(self, so_far: Campaigned) -> None:
         """Show how far it is."""
         ...
@@ -133,7 +137,7 @@ def run(asked: Asked, desk: Desk) -> Campaigned:
         runs = shards.runner(order)
         command = command_of(order, asked.rules)
         keep = lambda failure: desk.keep(failure, command)  # noqa: E731
-        return Campaign(order, budget, crew, ledger, runs, keep=keep, tell=desk.tell).run()
+        return Campaign(order, budget, crew, ledger, runs, keep=keep, drop=desk.drop, tell=desk.tell).run()
     finally:
         ledger.close()
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from property_tests.fuzz import digest, helpers
+from model.builds import Build
+from property_tests.fuzz import campaign as campaigns
+from property_tests.fuzz import digest, engine_shards, helpers, machine_shards, shards
 from property_tests.fuzz.campaign import CRASHES_BORNE, Budget, Campaign, Keep, RunShard
 from property_tests.fuzz.crew import Alone, Crew, Processes, local
 from property_tests.fuzz.ledger import Ledger
-from property_tests.fuzz.order import Order
+from property_tests.fuzz.order import SHRUNK, Order
+from property_tests.fuzz.shrink import Shrunk, shrink
 from sim.findings import Campaigned, Failure, ShardResult
+from sim.optrace import Trace
 
 ORDER = Order(("unified", "fault:raw-keys"), seed=3)
 SUMS = ("examples", "steps", "skips", "evaluations", "features")
@@ -40,9 +45,16 @@ def campaign(
         ledger.close()
 
 
+def told_apart(failures: list[Failure]) -> list[Failure]:
+    """The first failures of each law on each build."""
+    lowest = sorted(failures, key=lambda failure: failure.seed)
+    places = [(failure.law, failure.minimal.build) for failure in lowest]
+    return [failure for n, failure in enumerate(lowest) if places[:n].count(places[n]) < SHRUNK]
+
+
 def found(done: Campaigned) -> tuple[object, ...]:
     """All that must not depend on how a campaign was cut."""
-    return (*(getattr(done.totals, name) for name in SUMS), done.causes)
+    return (*(getattr(done.totals, name) for name in SUMS), done.causes, done.further)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +67,7 @@ def test_sums_are_those_of_one_piece(serial: ShardResult) -> None:
     done = campaign()
     assert [getattr(done.totals, name) for name in SUMS] == [getattr(serial, name) for name in SUMS]
     assert serial.failures and done.failures == len(serial.failures)
-    assert {cause.key for cause in done.causes} == {failure.cause for failure in serial.failures}
+    assert {cause.key for cause in done.causes} == {failure.cause for failure in told_apart(serial.failures)}
     assert (done.interrupted, done.crashes, done.resumed) == (False, [], 0)
 
 
@@ -67,7 +79,7 @@ def test_causes_are_told_apart_counted_and_listed_shortest_first(serial: ShardRe
 
     done = campaign(run=twice)
     assert done.failures == 2 * len(serial.failures)
-    assert sum(cause.count for cause in done.causes) == done.failures
+    assert sum(cause.count for cause in done.causes) + done.further.total() == done.failures
     lengths = [len(cause.kinds) for cause in done.causes]
     assert lengths == sorted(lengths)
     assert {cause.seed for cause in done.causes} <= {failure.seed for failure in serial.failures}
@@ -81,8 +93,94 @@ def test_a_failure_is_kept_once_for_its_cause(serial: ShardResult) -> None:
         return f"{failure.law}-{len(kept)}"
 
     done = campaign(keep=keep)
-    assert len(kept) == len(done.causes) == len({failure.cause for failure in serial.failures})
+    assert len(kept) == len(done.causes) == len({failure.cause for failure in told_apart(serial.failures)})
     assert {cause.folder for cause in done.causes} == {f"{one.law}-{place}" for place, one in enumerate(kept, 1)}
+
+
+def test_causes_and_what_is_kept_of_them_do_not_depend_on_how_a_campaign_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def cut(size: int, swap: bool = False) -> tuple[object, ...]:
+        def keep(failure: Failure) -> str:
+            folders[name := f"{failure.law} {failure.minimal.build} {failure.kinds}"] = failure.seed
+            return name
+
+        folders: dict[str, int] = {}
+        ledger = Ledger(None, order, digest.of_code())
+        one = Campaign(
+            order, Budget(examples=32), Alone(), ledger, shards.runner(order), keep=keep, drop=folders.__delitem__
+        )
+        if swap:  # the second half comes in first
+            ends = [(16, 32), (0, 16)]
+            monkeypatch.setattr(one._numbers, "take", lambda *_: ends.pop(0))
+        monkeypatch.setattr("property_tests.fuzz.campaign.LARGEST_SHARD", size)
+        one._size = size
+        done = one.run()
+        assert done.totals.examples == 32
+        assert {cause.folder: cause.seed for cause in done.causes} == folders
+        return done.causes, done.further, folders
+
+    def once(trace: Trace, build: Build) -> Shrunk | None:
+        """Shrunk a little; a program that comes again has been shrunk before."""
+        if trace.seed not in shrunk:
+            shrunk[trace.seed] = shrink(trace, build, runs=80)
+        return shrunk[trace.seed]
+
+    shrunk: dict[int, Shrunk | None] = {}
+    order = Order(("target-only",), "swarm", seed=1)
+    monkeypatch.setattr(engine_shards, "shrink", once)
+    causes, further, _ = whole = cut(32)
+    assert causes and further
+    assert cut(8) == whole
+    assert cut(16, swap=True) == whole
+
+
+def test_of_two_failures_of_one_cause_in_a_shard_the_lowest_seed_is_kept(serial: ShardResult) -> None:
+    def alike(order: Order, first: int, count: int, deadline: float | None) -> ShardResult:
+        return ShardResult(count, failures=[replace(failure, seed=seed) for seed in (first + 2, first, first + 1)])
+
+    failure, kept = serial.failures[0], list[int]()
+
+    def keep(failure: Failure) -> str:
+        kept.append(failure.seed)
+        return "folder"
+
+    (cause,) = campaign(3, run=alike, keep=keep).causes
+    assert (kept, cause.seed, cause.count, cause.folder) == ([0], 0, 3, "folder")
+
+
+def test_a_lower_seed_on_another_build_replaces_the_folder_of_its_cause(serial: ShardResult) -> None:
+    def alike(order: Order, first: int, count: int, deadline: float | None) -> ShardResult:
+        minimal = replace(failure.minimal, build=order.builds[first == 0])
+        return ShardResult(1, failures=[replace(failure, minimal=minimal, seed=100 - first)])
+
+    failure, folders = serial.failures[0], set[str]()
+
+    def keep(failure: Failure) -> str:
+        folders.add(failure.minimal.build)
+        return failure.minimal.build
+
+    ledger = Ledger(None, ORDER, digest.of_code())
+    one = Campaign(ORDER, Budget(examples=2), Alone(), ledger, alike, keep=keep, drop=folders.remove)
+    (cause,) = one.run().causes
+    assert (cause.seed, cause.build, cause.count) == (99, ORDER.builds[0], 2)
+    assert folders == {cause.folder} == {cause.build}
+
+
+def test_machines_that_time_cut_short_run_the_rest_later(tmp_path: Path) -> None:
+    def late(order: Order, first: int, count: int, deadline: float | None) -> ShardResult:
+        return machine_shards.run_shard(order, first, count, time.monotonic() if first else None)
+
+    order = Order(("unified",), "machine", "cache")
+    path = tmp_path / "ledger.jsonl"
+    assert campaign(None, seconds=0.5, run=late, path=path, order=order).totals.examples == 16
+    whole = campaign(16, run=machine_shards.run_shard, path=path, order=order)
+    assert found(whole) == found(campaign(32, run=machine_shards.run_shard, order=order))
+
+
+def test_shards_of_machines_end_where_the_build_changes() -> None:
+    numbers = campaigns._Numbers([(0, 5), (32, 48)])
+    assert [numbers.take(16, 16) for _ in range(3)] == [(5, 16), (16, 32), (48, 64)]
 
 
 def test_a_killed_process_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
