@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -27,9 +28,8 @@ class CampaignFolder:
         self.target = target
         if target is None:
             return
-        unfinished = target / FAILURES / UNFINISHED
-        if _kind(target) == KIND and unfinished.is_dir():
-            shutil.rmtree(unfinished)  # a failure that was being written when the campaign was killed
+        if _kind(target) == KIND and (target / FAILURES / UNFINISHED).is_dir():
+            _tidy(target)
         check_target(target)
         if target.is_dir() and any(target.iterdir()) and _kind(target) != KIND:
             problem = "expected a new folder or that of a campaign, found other results of kvtwin"
@@ -85,6 +85,20 @@ class CampaignFolder:
         """Write the summary."""
         if self.target is not None:
             write_lines(self.target / SUMMARY, [text.removesuffix("\n")])
+
+
+def _tidy(target: Path) -> None:
+    """Remove a failure that was being written when the campaign was killed; it may be one that is still running."""
+    try:
+        with (target / LEDGER).open("ab") as ledger:
+            try:
+                fcntl.flock(ledger, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                problem = "expected a free folder, found a campaign that is running in it"
+                raise InputError(str(target / LEDGER), 0, "", problem) from error
+            shutil.rmtree(target / FAILURES / UNFINISHED)
+    except OSError as error:
+        raise InputError(str(target), 0, "", f"cannot write here: {reason_of(error)}") from error
 
 
 def _kind(folder: Path) -> str:

@@ -19,6 +19,7 @@ from textwrap import shorten
 from typing import Any
 
 from model.builds import Build
+from model.invariants import INVARIANTS
 from reports.document import violation_document
 from reports.failure_story import story
 from reports.folder import Output, stamp
@@ -69,6 +70,11 @@ def _fill(folder: Path, name: str, failure: Failure, command: str, place: Path) 
         stamp(folder, "failure")
         return
     again = f"kvtwin run --ops {shlex.quote(str(place / MINIMAL))} --check exhaustive"
+    if failure.violation.code not in (*INVARIANTS, CRASH):  # a limit on time broke, and watching it would not end
+        found.append("no scenario file, no story and no picture: the program does not end")
+        (folder / REPRO).write_text("\n".join([again, *found]) + "\n", encoding="utf-8")
+        stamp(folder, "failure")
+        return
     seen = _watched(minimal, find(minimal.build))
     scenario, why = _scenario(failure, minimal, seen)
     if scenario:

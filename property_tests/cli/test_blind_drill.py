@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -101,3 +105,35 @@ def test_a_killed_process_costs_no_fault_its_hunt() -> None:
     assert not interrupted
     assert [row.fault for row in rows] == ["raw-keys", "store-at-zero", "target-cursor"]
     assert all(row.law and not row.crash for row in rows)
+
+
+def test_a_process_that_died_before_anything_was_asked_of_it_costs_nothing() -> None:
+    crew = Processes(1)
+    dying = crew.executor.submit(os.kill, os.getpid(), 0)
+    dying.result(timeout=60)
+    crew.kill()
+    until = time.monotonic() + 30
+    while not crew._pool._broken:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    rows, interrupted = Drill(tasks(("raw-keys",), ("swarm",), 50, 0), crew).run()
+    assert not interrupted and [row.law != "" for row in rows] == [True]
+
+
+def test_only_what_ran_beside_a_process_that_died_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill_one(done: int, total: int) -> None:
+        if done == 1:
+            crew.kill()
+
+    def watched(running: dict[Future[Any], Any], **options: Any) -> Any:
+        sizes.append(len(running))
+        return wait(running, **options)
+
+    sizes: list[int] = []
+    monkeypatch.setattr("property_tests.fuzz.blind.wait", watched)
+    crew = Processes(1)
+    wanted = tasks(sorted(FAULTS)[:8], ("swarm",), 2, 0)
+    rows, _ = Drill(wanted, crew, kill_one).run()
+    assert len(rows) == 8
+    alone = sizes.index(1)
+    assert max(sizes[:alone]) == 2 == max(sizes[alone:])

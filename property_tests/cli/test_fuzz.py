@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -65,6 +66,24 @@ def test_a_broken_law_is_1_and_its_smallest_program_is_kept(kvtwin: Command, tmp
         assert again.code == 1
         assert again.json()["runs"][0]["violations"][0]["code"] == failure["law"]
         assert "kvtwin fuzz --build fault:raw-keys --driver swarm" in (kept / "repro.txt").read_text()
+
+
+def test_a_rule_that_never_decides_is_kept_as_a_failure(
+    kvtwin: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("property_tests.fuzz.patience.EXAMPLE_S", 0.5)
+    head = "from model.rules.claim import JointMinimum\n\n\nclass Mine(JointMinimum):\n"
+    (tmp_path / "endless_claim.py").write_text(
+        f"{head}    def decide(self, view):\n        while True:\n            pass\n"
+    )
+    rule = ("--rule", "claim=endless_claim:Mine")
+    document = kvtwin("fuzz", *rule, "--examples", "1", "--workers", "1", "--out", "kept", "--json").json()
+    (failure,) = document["failures"]
+    assert (failure["law"], document["exit_code"]) == ("HANG", 1)
+    assert "endless_claim.Mine.decide" in failure["message"]
+    kept = tmp_path / "kept" / failure["folder"]
+    assert files(kept) == {"kvtwin.json", "repro.txt", "trace.jsonl", "minimal.jsonl"}
+    assert "the program does not end" in (kept / "repro.txt").read_text()
 
 
 def test_the_causes_are_told_without_a_folder_too(kvtwin: Command) -> None:
@@ -206,6 +225,20 @@ def test_a_disk_that_fills_up_under_a_failure_leaves_no_half_of_it(
         assert kvtwin(*BROKEN, "--out", "found").code == 4
     assert not [name for name in files(tmp_path / "found") if "failures/" in name]
     assert kvtwin(*BROKEN, "--out", "found").code == 1
+
+
+def test_a_campaign_that_is_refused_does_not_touch_what_another_one_is_writing(kvtwin: Command, tmp_path: Path) -> None:
+    kvtwin(*BROKEN, "--out", "found")
+    half = tmp_path / "found/failures/.unfinished/half"
+    half.mkdir(parents=True)
+    with (tmp_path / "found/ledger.jsonl").open("ab") as ledger:
+        fcntl.flock(ledger, fcntl.LOCK_EX)
+        answer = kvtwin(*BROKEN, "--out", "found")
+        assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+        assert "found a campaign that is running in it" in answer.err
+        assert half.is_dir()
+    assert kvtwin(*BROKEN, "--out", "found").code == 1
+    assert not half.exists()
 
 
 def lines_of(ledger: Path) -> int:

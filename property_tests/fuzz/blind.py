@@ -79,22 +79,31 @@ class Drill:
         return [self._rows[key] for key in keys if key in self._rows], interrupted
 
     def _round(self, waiting: list[Task]) -> list[Task]:
-        """Run tasks; those come back in whose company a process died, with a strike, and not a third time."""
+        """Run tasks; those come back in whose company a process died, with a strike, and not a third time.
+
+        Struck ones run first and one at a time, so that the others are not struck with them.
+        """
         running: dict[Future[Hunted], Task] = {}
         again: list[Task] = []
-        struck = any(task.strikes for task in waiting)
+        struck = [task for task in waiting if task.strikes]
+        later = [task for task in waiting if not task.strikes] if struck else []
+        waiting, most = (struck, 1) if struck else (list(waiting), 2 * self._crew.lanes)
         while waiting or running:
-            most = 1 if struck else 2 * self._crew.lanes
             while waiting and len(running) < most and not again:
-                task = waiting.pop(0)
-                running[self._crew.executor.submit(hunt, task)] = task
+                try:
+                    running[self._crew.executor.submit(hunt, waiting[0])] = waiting[0]
+                except BrokenExecutor:  # a process died while no row was looked at: what runs will tell
+                    if not running:
+                        self._crew.renew()
+                    break
+                waiting.pop(0)
             done, _ = wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
             for future in [one for one in running if one in done]:
                 self._gather(future, running.pop(future), again)
             if again and not running:
                 self._crew.renew()
-                return [*again, *waiting]
-        return again
+                return [*again, *waiting, *later]
+        return [*again, *later]
 
     def _gather(self, future: Future[Hunted], task: Task, again: list[Task]) -> None:
         try:

@@ -13,9 +13,11 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, 
 from dataclasses import dataclass, replace
 
 from property_tests.fuzz import digest
-from property_tests.fuzz.crew import Crew, Interrupt
+from property_tests.fuzz.crew import Crew, Interrupt, dropped
 from property_tests.fuzz.ledger import Ledger
 from property_tests.fuzz.order import Order
+from property_tests.fuzz.patience import Hang
+from scenarios.errors import InputError
 from sim.findings import Campaigned, Cause, Crash, Failure, ShardResult
 
 RunShard = Callable[[Order, int, int, float | None], ShardResult]
@@ -29,6 +31,7 @@ BLOCK = 16  # examples of a shard of a machine, whose examples hypothesis number
 QUEUED = 2  # shards handed out for each lane, so that none waits for the next
 LOOK_S = 0.2  # how often budget and Ctrl-C are looked at
 CRASHES_BORNE = 3  # of one session
+SILENT_S, LATE_S = 600.0, 90.0  # without a shard that ends, and that at the end of a session, until what runs is killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class Shard:
 
 
 class OtherCode(RuntimeError):
-    """A worker runs other sources than the process that ordered the work."""
+    """A worker has other sources, of kvtwin or of the user's rules, than the process that ordered the work."""
 
 
 def work(
@@ -59,8 +62,14 @@ def work(
 
     They count from ``since`` on the clock of this machine, or from now.
     """
-    if code != digest.of_code():
-        raise OtherCode(f"expected workers with the code of the campaign, {code}, found one with {digest.of_code()}")
+    try:
+        found = digest.of_texts(order.builds)
+    except InputError as error:
+        raise OtherCode(f"expected workers that have the builds of the campaign; {error}") from error
+    if code != found:
+        raise OtherCode(f"expected workers with the code of the campaign, {code}, found one with {found}")
+    if dropped():
+        return ShardResult()
     now = time.monotonic() if since is None else since
     deadline = None if seconds is None else now + seconds
     return run(order, shard.begin, shard.end - shard.begin, deadline)
@@ -98,7 +107,7 @@ class Campaign:
         self._size = FIRST_SHARD
         self._crashes = 0
         self._dropping = False
-        self._began = time.monotonic()
+        self._began = self._heard = time.monotonic()  # when a shard ended last
 
     def run(self) -> Campaigned:
         """Run until the budget is used up or Ctrl-C; the state of the campaign, earlier sessions included."""
@@ -123,8 +132,7 @@ class Campaign:
         """Hand shards out while there is budget; whether any is running."""
         if interrupt.seen or self._time_left() == 0.0 or self._crashes >= CRASHES_BORNE:
             self._dropping = True
-            for future in self._running:
-                future.cancel()
+            self.crew.drop(self._running)
         elif self._suspects:
             if not self._running:
                 self._submit(self._suspects.popleft())
@@ -152,7 +160,7 @@ class Campaign:
 
     def _submit(self, shard: Shard) -> None:
         since = time.monotonic() if self.crew.here else None
-        arguments = (self._run_shard, self.order, shard, self._time_left(), digest.of_code(), since)
+        arguments = (self._run_shard, self.order, shard, self._time_left(), digest.of_texts(self.order.builds), since)
         try:
             future = self.crew.executor.submit(work, *arguments)
         except BrokenExecutor:  # a process died while none of its shards was waited for
@@ -171,6 +179,11 @@ class Campaign:
     def _gather(self) -> None:
         """Take in the shards that have ended; a broken executor is replaced, and its shards go again."""
         done, _ = wait(self._running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+        if done:
+            self._heard = time.monotonic()
+        elif time.monotonic() - self._heard > (LATE_S if self._dropping else SILENT_S):
+            self._heard = time.monotonic()
+            self.crew.kill()
         broken: list[Shard] = []
         for future in sorted(done, key=lambda one: self._running[one].begin):
             shard = self._running.pop(future)
@@ -242,6 +255,11 @@ class Campaign:
         """A shard crashed the harness: once may be an accident, twice is looked into, down to one example."""
         if isinstance(error, OtherCode):
             self._crash(Crash(shard.begin, str(error)), CRASHES_BORNE)
+            return
+        if isinstance(error, Hang):  # it would take as long again
+            self._crash(Crash(shard.begin, str(error)), 1)
+            if shard.end > shard.begin + 1:
+                self._again.append(replace(shard, begin=shard.begin + 1))
             return
         if self._crashes >= CRASHES_BORNE:
             return

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import Executor
+from collections.abc import Iterable
+from concurrent.futures import Executor, Future
 from typing import Any
 
 from scenarios.errors import InputError, quote
@@ -54,6 +55,14 @@ class Cluster:
             return self._count_lanes()
         except OSError:
             return 1  # lost: its futures tell
+
+    def drop(self, futures: Iterable[Future[Any]]) -> None:
+        """Cancel them, also those that run."""
+        for future in futures:
+            future.cancel()
+
+    def kill(self) -> None:
+        """The processes are not ours to end."""
 
     def renew(self) -> None:
         """Connect again; OSError, in words, where the scheduler is gone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import redirect_stdout
 from multiprocessing import get_context
@@ -30,6 +30,14 @@ class Crew(Protocol):
     @property
     def lanes(self) -> int:
         """Calls that run at the same time; it may change under way."""
+        ...
+
+    def drop(self, futures: Iterable[Future[Any]]) -> None:
+        """Let calls that have not begun come to nothing: their futures are cancelled, or end soon."""
+        ...
+
+    def kill(self) -> None:
+        """End what runs, which breaks the executor, where that can be done."""
         ...
 
     def renew(self) -> None:
@@ -63,6 +71,12 @@ class Alone:
         self.lanes = 1
         self.here = True
 
+    def drop(self, futures: Iterable[Future[Any]]) -> None:
+        """All of them have ended."""
+
+    def kill(self) -> None:
+        """Nobody else is here."""
+
     def renew(self) -> None:
         """Nothing in it breaks."""
 
@@ -78,12 +92,23 @@ class Processes:
             signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a worker that died is a broken pool, not our end
         self.lanes = workers
         self.here = True
+        self._context = get_context("spawn")
+        self._dropped = self._context.RawValue("b", 0)  # without a lock, which a killed process could take with it
         self._pool = self._open()
 
     @property
     def executor(self) -> Executor:
         """The pool of processes."""
         return self._pool
+
+    def drop(self, futures: Iterable[Future[Any]]) -> None:
+        """Calls ask for it (:func:`dropped`): a pool that loses a process fails over futures that were cancelled."""
+        self._dropped.value = 1
+
+    def kill(self) -> None:
+        """Kill the processes; the pool notes it and breaks."""
+        for process in list((getattr(self._pool, "_processes", None) or {}).values()):
+            process.kill()
 
     def renew(self) -> None:
         """A new pool in place of one that lost a process."""
@@ -99,13 +124,23 @@ class Processes:
                 process.kill()
 
     def _open(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(self.lanes, mp_context=get_context("spawn"), initializer=_serve)
+        return ProcessPoolExecutor(self.lanes, self._context, _begin, (self._dropped,))
 
 
-def _serve() -> None:
-    """Ctrl-C is for the process that gathers the results, standard output for what it makes of them."""
+_flag: Any = None  # of the process pool that this process belongs to
+
+
+def _begin(flag: Any) -> None:
+    """A process begins; Ctrl-C is for the one that gathers the results, standard output for what it makes of them."""
+    global _flag
+    _flag = flag
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdout = sys.stderr
+
+
+def dropped() -> bool:
+    """Whether calls that have not begun are to come to nothing, where this is called."""
+    return _flag is not None and bool(_flag.value)
 
 
 def local(workers: int | None) -> Crew:

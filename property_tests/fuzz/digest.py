@@ -6,10 +6,11 @@ import hashlib
 import sys
 from collections.abc import Iterable
 from dataclasses import fields
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from model.builds import Build
+from sim.rulespec import find
 
 ROOT = Path(__file__).resolve().parents[2]
 DECIDING = ("model", "scenarios", "sim", "property_tests/fuzz")
@@ -35,6 +36,15 @@ def of(builds: Iterable[Build]) -> str:
     for content in sorted(path.read_bytes() for path in files):
         digest.update(content + b"\0")
     return digest.hexdigest()[:16]
+
+
+@cache
+def of_texts(builds: tuple[str, ...]) -> str:
+    """:func:`of` for builds by the texts that name them, as this process came to know them.
+
+    Raises InputError for one that is not to be had here.
+    """
+    return of([find(text) for text in builds])
 
 
 def _rule_files(build: Build) -> set[Path]:

@@ -13,8 +13,9 @@ from property_tests.fuzz.bytesprog import programs
 from property_tests.fuzz.choices import Bytes, Choices, Seeded
 from property_tests.fuzz.generate.mix import Mix, mix_for
 from property_tests.fuzz.order import SHRUNK, Order
+from property_tests.fuzz.patience import HANG, Hang, patience
 from property_tests.fuzz.shrink import shrink
-from property_tests.fuzz.swarm import play
+from property_tests.fuzz.swarm import Example, play
 from sim.findings import Failure, ShardResult
 from sim.optrace import Trace
 from sim.rulespec import find
@@ -47,13 +48,13 @@ def run_shard(order: Order, first: int, count: int, deadline: float | None = Non
         if deadline is not None and time.monotonic() >= deadline:
             break
         text = order.builds[number % len(order.builds)]
-        example = play(choices, _build(text), mix)
+        example = play_in_time(choices, _build(text), mix)
         result.examples += 1
         result.steps += example.steps
         result.skips += example.skips
         result.features.update(example.features)
         result.evaluations.update(example.world.evaluations())
-        violation = example.violation
+        violation = violation_of(example)
         if violation is None:
             continue
         alike = laws[text, violation.code] = laws.get((text, violation.code), 0) + 1
@@ -80,8 +81,21 @@ def seed_of(seed: int, number: int) -> int:
     return seed * STRIDE + number
 
 
+def play_in_time(choices: Choices, build: Build, mix: Mix) -> Example:
+    """:func:`play`, ended where it takes too long."""
+    with patience():
+        return play(choices, build, mix)
+
+
+def violation_of(example: Example) -> Violation | None:
+    """The first broken law of an example; one that did not end breaks a law of its own."""
+    if isinstance(example.crash, Hang) and not example.world.violations:
+        return example.crash.violation
+    return example.violation
+
+
 def _failure(driver: str, trace: Trace, build: Build, violation: Violation, shrinks: bool) -> Failure:
-    shrunk = shrink(trace, build) if shrinks else None
+    shrunk = shrink(trace, build) if shrinks and violation.code != HANG else None  # each candidate would hang
     if shrunk is None:
         return Failure(driver, trace.seed, trace, trace, violation)
     return Failure(driver, trace.seed, trace, shrunk.trace, shrunk.violation)
@@ -113,10 +127,11 @@ def hunt(
     mix = mix_for(focus)
     began = time.process_time()
     for number, choices in sources(driver, seed, 0, budget):
-        example = play(choices, build, mix)
-        if example.violation is not None:
+        example = play_in_time(choices, build, mix)
+        violation = violation_of(example)
+        if violation is not None:
             seconds = time.process_time() - began
             trace = example.trace(build.name, seed_of(seed, number), driver)
-            failure = _failure(driver, trace, build, example.violation, shrinks)
+            failure = _failure(driver, trace, build, violation, shrinks)
             return Hunt(build.name, driver, number + 1, seconds, failure)
     return Hunt(build.name, driver, budget, time.process_time() - began, None)

@@ -80,3 +80,9 @@ def dying_at_2(order: Order, first: int, count: int, deadline: float | None) -> 
     if first <= 2 < first + count:
         os.kill(os.getpid(), signal.SIGKILL)
     return run_shard(order, first, count, deadline)
+
+
+def deaf(order: Order, first: int, count: int, deadline: float | None) -> ShardResult:
+    """A shard that ends by no limit."""
+    while True:
+        time.sleep(1)

@@ -24,6 +24,7 @@ from property_tests.fuzz.machines.cache import CacheMachine
 from property_tests.fuzz.machines.engine import EngineMachine
 from property_tests.fuzz.machines.sim import SimMachine
 from property_tests.fuzz.order import SHRUNK, Order
+from property_tests.fuzz.patience import EXAMPLE_S, patience
 from property_tests.fuzz.shrink import shrink
 from sim.cacheops import CacheProgram
 from sim.findings import Failure, Program, ShardResult
@@ -59,7 +60,8 @@ def _swarm(order: Order, first: int, count: int, deadline: float | None, result:
         if deadline is not None and time.monotonic() >= deadline:
             return
         text, seed = order.builds[number % len(order.builds)], seed_of(order.seed, number)
-        world = play_cache(Seeded(seed), _build(text), mix)
+        with patience():
+            world = play_cache(Seeded(seed), _build(text), mix)
         result.examples += 1
         result.steps += world.steps
         result.skips += world.skips
@@ -79,9 +81,9 @@ def _machine(order: Order, first: int, count: int, deadline: float | None, resul
         number = seed_of(order.seed, first + result.examples)
         machine = machine_on(kind, _build(text), text, mix_of("quick", order.focus), number)
         left = count - result.examples
-        broken = run_machine(
-            machine, number, left, steps=LONGER[order.profile] * RULES[order.machine], database=database
-        )
+        steps = LONGER[order.profile] * RULES[order.machine]
+        with patience(left * EXAMPLE_S):  # hypothesis cannot be asked how long one of its examples takes
+            broken = run_machine(machine, number, left, steps=steps, database=database)
         tally = machine.tally
         result.examples += left if broken is None else min(left, max(1, tally.examples))
         result.steps += tally.steps
@@ -133,13 +135,15 @@ def hunt(
     mix: Mix = mix_for(focus)
     if driver == "swarm":
         for number in range(budget):
-            world = play_cache(Seeded(seed_of(seed, number)), build, mix)
+            with patience():
+                world = play_cache(Seeded(seed_of(seed, number)), build, mix)
             if world.violations:
                 program = CacheProgram(build.name, seed_of(seed, number), world.config, tuple(world.ops))
                 return _caught(build, driver, number + 1, began, Broken(world.violations[0], program), shrinks)
         return _caught(build, driver, budget, began, None, shrinks)
     kind = machine_on(KINDS[machine], build, build.name, mix, seed)
-    broken = run_machine(kind, seed, budget, steps=RULES[machine])
+    with patience(max(600.0, budget * EXAMPLE_S / 60)):
+        broken = run_machine(kind, seed, budget, steps=RULES[machine])
     return _caught(build, driver, min(budget, kind.tally.examples), began, broken, shrinks)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from model.builds import BUILDS, DEFAULT_BUILD, Build
+from model.builds import BUILDS, DEFAULT_BUILD
 from property_tests.fuzz import digest, shards
 from property_tests.fuzz.campaign import Budget, Campaign
 from property_tests.fuzz.cluster import Cluster
@@ -130,8 +130,7 @@ def run(asked: Asked, desk: Desk) -> Campaigned:
     """Run a session; :class:`InputError` for what cannot be, before anything runs."""
     order, budget = order_of(asked), budget_of(asked)
     open_database(asked.database)
-    builds: list[Build] = [find(text) for text in order.builds]
-    ledger = Ledger(desk.ledger, order, digest.of(builds))
+    ledger = Ledger(desk.ledger, order, digest.of_texts(order.builds))
     try:
         crew: Crew = Cluster(asked.cluster) if asked.cluster else local(asked.workers)
         runs = shards.runner(order)

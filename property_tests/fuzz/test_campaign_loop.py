@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -223,6 +224,15 @@ def test_a_budget_of_time_ends_it(tmp_path: Path) -> None:
     assert 0.3 < done.seconds < 3.0
 
 
+@pytest.fixture
+def listening() -> Iterator[None]:
+    """Ctrl-C is heard here, also where a shell runs the suite in the background."""
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, usual)
+
+
+@pytest.mark.usefixtures("listening")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_ctrl_c_keeps_what_was_found_and_the_next_session_goes_on(tmp_path: Path, workers: int) -> None:
     def press(so_far: Campaigned) -> None:
@@ -241,6 +251,7 @@ def test_ctrl_c_keeps_what_was_found_and_the_next_session_goes_on(tmp_path: Path
     assert found(whole) == found(campaign(ran + 5))
 
 
+@pytest.mark.usefixtures("listening")
 def test_a_second_ctrl_c_ends_it_at_once() -> None:
     def press(so_far: Campaigned) -> None:
         os.kill(os.getpid(), signal.SIGINT)
@@ -255,7 +266,28 @@ def test_a_worker_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch)
     def elsewhere(order: Order, first: int, count: int, deadline: float | None) -> ShardResult:
         raise AssertionError("it must not run")
 
-    monkeypatch.setattr("property_tests.fuzz.campaign.digest.of_code", iter(f"{n}" for n in range(99)).__next__)
+    versions = iter(range(99))
+    monkeypatch.setattr("property_tests.fuzz.campaign.digest.of_texts", lambda builds: f"{next(versions)}")
     done = campaign(order=order, run=elsewhere)
     assert "expected workers with the code of the campaign" in done.crashes[0].what
     assert done.totals.examples == 0
+
+
+def test_a_worker_with_another_rule_of_the_users_or_without_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def elsewhere() -> str:
+        digest.of_texts.cache_clear()  # another process has not read it yet
+        with pytest.raises(campaigns.OtherCode) as caught:
+            campaigns.work(helpers.run_shard, Order((text,)), campaigns.Shard(0, 1), None, code)
+        return str(caught.value)
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rule, text = tmp_path / "claim_of_a_user.py", "unified+claim=claim_of_a_user:Mine"
+    rule.write_text("from model.rules.claim import JointMinimum\nclass Mine(JointMinimum): ...\n")
+    code = digest.of_texts((text,))
+    rule.write_text("# another\n" + rule.read_text())
+    assert f"expected workers with the code of the campaign, {code}, found one with" in elsewhere()
+    rule.unlink()
+    monkeypatch.delitem(sys.modules, "claim_of_a_user")
+    assert "expected workers that have the builds of the campaign" in elsewhere()
