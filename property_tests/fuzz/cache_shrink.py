@@ -9,6 +9,8 @@ from model.builds import Build
 from model.config import EngineConfig, Scope
 from model.invariants import Violation
 from property_tests.fuzz.cache_world import CacheWorld
+from property_tests.fuzz.ddmin import ddmin
+from property_tests.fuzz.sound import sound_base
 from sim.cacheops import CacheOp, Chunk, Commit, Create, Evict, Offload
 from sim.crashes import broken_by
 
@@ -22,6 +24,7 @@ class Shrinker:
     def __init__(self, config: EngineConfig, build: Build, like: Violation, budget: int = BUDGET) -> None:
         self.config, self.build, self.left = config, build, budget
         self.broken = broken_by(like.code, like.message)
+        self.base = sound_base(build)
 
     def breaks(self, ops: list[CacheOp]) -> bool:
         """Whether ``ops`` break the same law; ``False`` once the budget is spent."""
@@ -29,14 +32,21 @@ class Shrinker:
             return False
         self.left -= 1
         violation = CacheWorld(self.config, self.build).run(ops)
-        return violation is not None and self._alike(violation)
+        return violation is not None and self._alike(violation) and self._silent_below(ops)
+
+    def _silent_below(self, ops: list[CacheOp]) -> bool:
+        """Whether ``ops`` break no law of the correct build below, or there is none."""
+        return self.base is None or CacheWorld(self.config, self.base).run(ops) is None
 
     def _alike(self, violation: Violation) -> bool:
         return broken_by(violation.code, violation.message) == self.broken
 
     def run(self, ops: list[CacheOp]) -> list[CacheOp]:
         """Drop and simplify by turns until neither helps."""
-        ops = self._cut(ops)
+        if not self._silent_below(ops):
+            self.base = None
+        cut = self._cut(ops)
+        ops = cut if self._silent_below(cut) else ops
         while True:
             before = list(ops)
             ops = self._simplified(self._dropped(ops))
@@ -53,18 +63,12 @@ class Shrinker:
         return ops
 
     def _dropped(self, ops: list[CacheOp]) -> list[CacheOp]:
-        part = max(1, len(ops) // 2)
-        while True:
-            place, dropped = 0, False
-            while place < len(ops):
-                candidate = ops[:place] + ops[place + part :]
-                if self.breaks(candidate):
-                    ops, dropped = candidate, True
-                else:
-                    place += part
-            if part == 1 and not dropped:
-                return ops
-            part = max(1, part // 2)
+        """The first ops are left out first: here they fill pools, and others can."""
+
+        def left_of(backwards: tuple[CacheOp, ...]) -> tuple[CacheOp, ...] | None:
+            return backwards if self.breaks(list(backwards[::-1])) else None
+
+        return list(ddmin(tuple(ops[::-1]), left_of, lambda: self.left <= 0)[::-1])
 
     def _simplified(self, ops: list[CacheOp]) -> list[CacheOp]:
         for place, op in enumerate(ops):

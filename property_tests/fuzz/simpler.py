@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from model.config import EngineConfig, PoolSize, PublishPolicy, RequestSpec, Scope
+from model.config import EngineConfig, Limits, PoolSize, PublishPolicy, RequestSpec, Scope
+from model.drafter import KINDS
 from model.linkops import Abort, Arrive, Send
 from model.ops import At, Cancel, Dispatch, Fail, Land, Lose, Op, Settle, Shrink, Submit, Suspend, Warmup
 from model.tokens import Segment
 from model.topology import Topology
 from property_tests.fuzz.generate.engine import LONGEST
+from property_tests.fuzz.generate.given import could_be_generated
 from sim.optrace import Trace
 
 Change = Callable[[Trace], Trace | None]
@@ -165,10 +167,32 @@ def renumbered(trace: Trace) -> Trace | None:
 
 
 def plainer_worlds(trace: Trace) -> Iterator[Change]:
-    """Changes of what the ops of ``trace`` run on: workers, tiers, policies, limits, layers, pools."""
+    """Changes of what the ops of ``trace`` run on: workers, tiers, policies, limits, layers, pools.
+
+    None of them leads from engines that the generator could give to one that it could not.
+    """
+    return (_given(change) for change in _plainer_worlds(trace))
+
+
+def _given(change: Change) -> Change:
+    def apply(trace: Trace) -> Trace | None:
+        changed = change(trace)
+        return None if changed is not None and given(trace) and not given(changed) else changed
+
+    return apply
+
+
+def given(trace: Trace) -> bool:
+    """Whether the generator could have given the engines of ``trace``."""
+    configs = (trace.config,) if trace.workers is None else trace.workers.configs
+    return all(map(could_be_generated, configs))
+
+
+def _plainer_worlds(trace: Trace) -> Iterator[Change]:
     if trace.workers is not None:
         for worker in range(len(trace.workers.configs)):
             yield lambda trace, worker=worker: _alone(trace, worker)
+            yield lambda trace, worker=worker: _merged(trace, worker)
         yield _fewer_workers
         yield _even_workers
         yield _plain_options
@@ -204,11 +228,16 @@ def _of_limits() -> Iterator[Change]:
     ):
         yield _limits(lambda limits, changes=changes: changes)
     yield _limits(lambda limits: {"chunk_unit": limits.page_size})
-    yield _limits(lambda limits: {"max_batch": max(1, limits.max_batch - 1)})
+    yield _limits(_smaller_batch)
+
+
+def _smaller_batch(limits: Limits) -> dict[str, Any]:
+    most = max(1, limits.max_batch - 1)
+    return {"max_batch": most, "graph_batches": tuple(sorted({min(most, size) for size in limits.graph_batches}))}
 
 
 def _of_drafter() -> Iterator[Change]:
-    yield _config(lambda config: replace(config, drafter=replace(config.drafter, chain=1)))
+    yield _config(_single_chain)
     yield _config(lambda config: replace(config, draft=tuple(replace(life, sinks=0) for life in config.draft)))
     yield _config(lambda config: replace(config, target=tuple(replace(life, sinks=0) for life in config.target)))
     for drafts in (1, 2, 4):
@@ -230,6 +259,12 @@ def _config(change: Callable[[EngineConfig], EngineConfig]) -> Change:
 
 def _limits(changes: Callable[[Any], dict[str, Any]]) -> Change:
     return _config(lambda config: replace(config, limits=replace(config.limits, **changes(config.limits))))
+
+
+def _single_chain(config: EngineConfig) -> EngineConfig:
+    span = KINDS[config.drafter.kind].tag_span(1)
+    draft = tuple(replace(life, lookahead=span) for life in config.draft)
+    return replace(config, draft=draft, drafter=replace(config.drafter, chain=1))
 
 
 def _drafts(config: EngineConfig, drafts: int) -> EngineConfig:
@@ -270,6 +305,14 @@ def _alone(trace: Trace, worker: int) -> Trace | None:
         return None
     ops = [op for op in trace.ops if not isinstance(op, At) or op.worker == worker or isinstance(op.op, Submit)]
     plain = tuple(inner(op) for op in ops if not isinstance(inner(op), Send | Arrive | Abort))
+    return replace(trace, config=trace.workers.configs[worker], workers=None, ops=plain)
+
+
+def _merged(trace: Trace, worker: int) -> Trace | None:
+    """One of the workers with the ops of all of them, as a single one that sends nothing."""
+    if trace.workers is None or worker >= len(trace.workers.configs):
+        return None
+    plain = tuple(op for op in map(inner, trace.ops) if not isinstance(op, Send | Arrive | Abort))
     return replace(trace, config=trace.workers.configs[worker], workers=None, ops=plain)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from model.builds import BUILDS
 from model.config import RequestSpec
-from model.faults import resolve_build
+from model.faults import FAULTS, resolve_build
 from model.tokens import Segment
 from property_tests.fuzz.cache_shrink import shrink
 from property_tests.fuzz.cache_swarm import CacheSwarm, cache_config, swarm_world
@@ -67,6 +67,9 @@ def test_a_known_bad_rule_is_found_and_its_program_is_short(
     minimal = shrink(world.config, build, world.ops, first)
     violation = CacheWorld(world.config, build).run(minimal)
     assert violation is not None and violation.code == first.code
+    base = BUILDS[FAULTS[name].base]
+    assert CacheWorld(world.config, base).run(world.ops) is None
+    assert CacheWorld(world.config, base).run(minimal) is None
     assert len(minimal) <= most, "\n".join(map(str, minimal))
 
 
