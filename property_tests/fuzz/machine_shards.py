@@ -33,6 +33,7 @@ from sim.rulespec import find
 KINDS: dict[str, type[Machine]] = {"cache": CacheMachine, "engine": EngineMachine, "sim": SimMachine}
 RULES = {"cache": STEPS, "engine": STEPS, "sim": 14}  # of one example in the quick profile
 LONGER = {"quick": 1, "nightly": 2, "deep": 4}
+SAVED = 100  # failing examples of a database that are played at most
 BLOCK = 16  # examples of a shard that is not cut: builds rotate from one to the next
 
 
@@ -55,7 +56,7 @@ def run_shard(order: Order, first: int, count: int, deadline: float | None = Non
 
 def _swarm(order: Order, first: int, count: int, deadline: float | None, result: ShardResult) -> None:
     """Programs of the cache layer by their seeds."""
-    mix, laws = mix_of("quick", order.focus), dict[tuple[str, str], int]()
+    mix, laws = mix_of(order.profile, order.focus), dict[tuple[str, str], int]()
     for number in range(first, first + count):
         if deadline is not None and time.monotonic() >= deadline:
             return
@@ -73,15 +74,23 @@ def _swarm(order: Order, first: int, count: int, deadline: float | None, result:
 
 
 def _machine(order: Order, first: int, count: int, deadline: float | None, result: ShardResult) -> None:
-    """Examples of a machine: hypothesis stops at a broken law, and the rest of them is another run of it."""
+    """Examples of a machine: hypothesis stops at a broken law, and the rest of them is another run of it.
+
+    What a database saved comes before them and is none of them. The seed of a failure is that of its run: only the
+    program repeats it by itself.
+    """
     kind, laws = KINDS[order.machine], dict[tuple[str, str], int]()
-    text = order.builds[first // BLOCK % len(order.builds)]
-    database = open_database(order.database)
+    text, mix = order.builds[first // BLOCK % len(order.builds)], mix_of(order.profile, order.focus)
+    database, steps = open_database(order.database), LONGER[order.profile] * RULES[order.machine]
+    if database is not None and first < BLOCK * len(order.builds):  # once for each build
+        machine = machine_on(kind, _build(text), text, mix, seed_of(order.seed, first))
+        broken = run_machine(machine, 0, SAVED, steps=steps, database=database, saved=True)
+        if broken is not None:
+            _add(result, laws, order.driver, broken.program, broken.violation)
     while result.examples < count and (deadline is None or time.monotonic() < deadline):
         number = seed_of(order.seed, first + result.examples)
-        machine = machine_on(kind, _build(text), text, mix_of("quick", order.focus), number)
+        machine = machine_on(kind, _build(text), text, mix, number)
         left = count - result.examples
-        steps = LONGER[order.profile] * RULES[order.machine]
         with patience(left * EXAMPLE_S):  # hypothesis cannot be asked how long one of its examples takes
             broken = run_machine(machine, number, left, steps=steps, database=database)
         tally = machine.tally

@@ -28,6 +28,7 @@ from property_tests.fuzz.oracle_records import Advanced, Claimed, Group, Policy,
 
 T = TypeVar("T")
 Life = tuple[int, int, int]  # pool, page, tenancy
+CLAIMS = (TargetOnly, RecomputeTail, JointMinimum, DropLastPage, WindowedPair)  # whose completeness is known
 POLICIES: dict[PublishPolicy, Policy] = {
     PublishPolicy.ALL_REUSABLE: "all_reusable",
     PublishPolicy.PER_REQUEST: "per_request",
@@ -39,8 +40,9 @@ POLICIES: dict[PublishPolicy, Policy] = {
 class Asked:
     """What the oracle is asked about a build: a world and a rule for requests that draft, others for plain ones.
 
-    ``whole``: keys or rule know whole pages only, or siblings are many before the oracle says so: a claim may be a page
-    less one token below what it promises, and it is asked for soundness alone.
+    ``whole``: keys or rule know whole pages only, the rule is none of :data:`CLAIMS` itself, or siblings are many
+    before the oracle says so: a claim may be a page less one token below what it promises, and it is asked for
+    soundness alone.
     """
 
     world: World
@@ -64,6 +66,7 @@ def asked(twin: Twin, build: Build) -> Asked | None:
         return None
     claim = twin.claim_rule
     whole = rule.drop or isinstance(rules.keys, LookaheadHash) or (isinstance(claim, TargetOnly) and claim.full_pages)
+    whole = whole or type(claim) not in CLAIMS  # a rule of somebody else's may claim less on purpose
     few = config.limits.partial_children != oracle.MOST_CHILDREN  # the oracle has one limit
     return Asked(world, rule, World(page, target), whole or few or not rules.publish.partial_pages)
 
@@ -229,7 +232,7 @@ class OracleFeed:
             self.standing.setdefault((pool, page, told.tenancy), []).append(told)
 
     def _ask(self, page: Published, request: Request) -> None:
-        """Whether a page was due. Whole-page keys and a page that others published before are not asked about."""
+        """Whether a page was due. Nothing is asked about pages of plain requests, nor of those that claimed unseen."""
         asked, life = self.asked, self.lives.get(request.owner)
         if asked is None or life is None or not request.spec.drafts:
             return

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from model.builds import Build
 from model.cluster import Cluster
+from model.config import RequestSpec
 from model.invariants import Violation
 from model.linkops import Abort, Arrive, Send
 from model.ops import (
@@ -96,6 +97,9 @@ class Driver:
             "again": self._again,
             "lose": lambda: self._copy(Lose),
             "abort": lambda: self._transfer(lambda number: Abort(number, self.choices.chance(50))),
+            "dispatch": lambda: self._pass(Dispatch()),  # these are for drivers that name kinds
+            "work": self._work,
+            "idle": self._idle,
         }
 
     def feed(self, op: At | Op) -> Outcome:
@@ -134,9 +138,26 @@ class Driver:
             self._go_on()
 
     def act(self, kind: str) -> None:
-        """One op of ``kind`` if it can come now and finds something to do; otherwise the server goes on."""
-        if (kind in self._off() or not self._ops[kind]()) and kind != "go on":
+        """One op of ``kind``, which :meth:`fruitless` does not name; where it is refused, the server goes on."""
+        if not self._ops[kind]() and kind != "go on":
             self._go_on()
+
+    def fruitless(self) -> set[str]:
+        """Kinds of ops that cannot come now, or that would find nothing to do; "go on" is never among them."""
+        off, engines = self._off(), [world.engine for world in self.world.workers]
+        if not self._over():
+            off.add("again")
+        if not self._copies():
+            off.update(("land", "lose"))
+        if not self._unsent():
+            off.add("send")
+        if not isinstance(self.world, Pair) or not self.world.transfers:
+            off.update(("arrive", "abort"))
+        if "skip" in off or all(len(engine.plans) > engine.config.limits.run_ahead for engine in engines):
+            off.add("dispatch")
+        if self.kind != "attention_dp" or sum(bool(engine.live) for engine in engines) < 2:
+            off.add("idle")
+        return off
 
     def _off(self) -> set[str]:
         """Kinds of ops that cannot come now."""
@@ -178,6 +199,14 @@ class Driver:
         serve(self.world, self.feed)
         return True
 
+    def _work(self) -> bool:
+        """The server goes on and lets copies take their time: only those land that the oldest step waits for."""
+        worker = self.world.workers[0]
+        if self.kind or not worker.in_flight + len(worker.engine.live):
+            return self._go_on()
+        fits = worker.in_flight <= worker.config.limits.run_ahead
+        return (fits and self.feed(Dispatch()).applied) or (worker.in_flight > 0 and self._settle()) or self._go_on()
+
     def _submit(self) -> bool:
         if not self.todo:
             return False
@@ -187,8 +216,7 @@ class Driver:
 
     def _again(self) -> bool:
         """An id that is free again is used for a new request, with the old one's prompt or another one's."""
-        known = self.world.records()
-        over = [spec for spec in self.plan.specs if spec.request_id in known and self._ended(spec.request_id)]
+        over = self._over()
         if not over:
             return False
         self.encores += 1
@@ -197,6 +225,11 @@ class Driver:
         spec = replace(like, request_id=name.request_id, output_seed=seed)
         place = self._place() if self.kind == "attention_dp" else 0
         return self.feed(self._at(place, Submit(spec))).applied
+
+    def _over(self) -> list[RequestSpec]:
+        """Requests that came and are gone again."""
+        known = self.world.records()
+        return [spec for spec in self.plan.specs if spec.request_id in known and self._ended(spec.request_id)]
 
     def _ended(self, request_id: int) -> bool:
         open_transfers = self.world.transfers if isinstance(self.world, Pair) else ()
@@ -237,16 +270,32 @@ class Driver:
         alone = self.kind == "" or (self.kind == "tensor_parallel" and self.choices.chance(50))
         return self.feed(op if alone else At(place, op)).applied
 
-    def _copy(self, kind: type[Land] | type[Lose]) -> bool:
+    def _idle(self) -> bool:
+        """One rank that has requests loses all of them, and has nothing to do while others go on."""
+        busy = [place for place, worker in enumerate(self.world.workers) if worker.engine.live]
+        place = self.choices.pick(busy)
+        numbers = list(self.world.workers[place].engine.live)
+        gone = [self.feed(self._at(place, Cancel(number))).applied for number in numbers]
+        return any(gone)
+
+    def _copies(self) -> list[int]:
+        """Copies between the tiers that may end now."""
         engine = self.world.workers[0].engine
-        numbers = [number for number in engine.book.open if not engine.copy_refusal(number)] if engine.book else []
+        return [number for number in engine.book.open if not engine.copy_refusal(number)] if engine.book else []
+
+    def _copy(self, kind: type[Land] | type[Lose]) -> bool:
+        numbers = self._copies()
         return bool(numbers) and self.feed(kind(self.choices.pick(numbers))).applied
 
-    def _send(self) -> bool:
+    def _unsent(self) -> list[int]:
+        """Requests of a pair whose pages may be sent now."""
         if not isinstance(self.world, Pair):
-            return False
+            return []
         live, sent = self.world.prefill.engine.live, self.world.transfers
-        done = [number for number, request in live.items() if request.state is SENDING and number not in sent]
+        return [number for number, request in live.items() if request.state is SENDING and number not in sent]
+
+    def _send(self) -> bool:
+        done = self._unsent()
         return bool(done) and self.feed(Send(self.choices.pick(done))).applied
 
     def _transfer(self, op: Callable[[int], Op]) -> bool:

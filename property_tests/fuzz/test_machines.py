@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from model.faults import FAULTS, resolve_build
 from property_tests.fuzz import machine_shards
 from property_tests.fuzz.cache_world import CacheWorld
+from property_tests.fuzz.generate.mix import mix_for
 from property_tests.fuzz.machines.base import Packed, machine_on, run_machine, told
 from property_tests.fuzz.machines.cache import CacheMachine
+from property_tests.fuzz.machines.engine import EngineMachine
 from property_tests.fuzz.machines.sim import SimMachine
 from property_tests.fuzz.order import Order
 from property_tests.fuzz.rerun import rerun
 from property_tests.fuzz.shrink import disturbances_of, requests_of
 from property_tests.laws.worlds import CORRECT
 from scenarios.loader import parse_scenario
-from sim.cacheops import CacheProgram
+from sim.cacheops import CacheOp, CacheProgram, Create
 from sim.optrace import Trace
 from sim.run import run_scenario
 
-# Machine, fault, laws of which one must speak first, examples to search through, most ops that are left.
+SEEDS = 6  # runs of a machine until one finds the fault: what hypothesis draws depends on what else is imported
+# Machine, fault, laws of which one must speak first, examples of one run, most ops that are left.
 KNOWN_BAD = (
     ("cache", "copy-in-place", ("OWN",), 40, 10),
     ("cache", "raw-keys", ("KEY", "REUSE"), 80, 10),
@@ -45,7 +50,7 @@ KNOWN_BAD = (
 
 def test_a_packed_number_gives_its_choices_from_its_lowest_places() -> None:
     """0 is the simplest program: every choice behind the last place is 0."""
-    choices = Packed(2 + 3 * 4)
+    choices = Packed((2 + 3 * 4).to_bytes(2, "little"))
     assert [choices.below(4), choices.below(5), choices.below(9)] == [2, 3, 0]
 
 
@@ -71,8 +76,9 @@ def test_a_machine_finds_a_known_bad_rule(
 ) -> None:
     """Goal: each machine sees what it is for. Method: examples until a law breaks, then delta debugging."""
     build, focus = resolve_build(f"fault:{name}"), tuple(rule for rule, _ in FAULTS[name].changes)
-    found = machine_shards.hunt(build, machine, examples, focus=focus, shrinks=True)
-    assert found.failure is not None, f"{examples} examples and no law broke"
+    hunts = (machine_shards.hunt(build, machine, examples, seed, focus, shrinks=True) for seed in range(SEEDS))
+    found = next((hunt for hunt in hunts if hunt.failure is not None), None)
+    assert found is not None and found.failure is not None, f"{SEEDS} times {examples} examples and no law broke"
     assert found.law in laws, told(found.failure.violation)
     minimal = found.failure.minimal
     assert len(minimal.ops) <= most, "\n".join(map(str, minimal.ops))
@@ -125,8 +131,8 @@ def test_the_scenario_of_the_sim_machine_is_a_file() -> None:
 def test_a_shard_of_a_machine_depends_on_the_order_alone(machine: str) -> None:
     """Goal: shards may run anywhere. Method: twice the same sums, failures included, and counts that add up."""
     order = Order(("fault:evict-target-only",), "machine", machine, seed=5)
-    first, second = (machine_shards.run_shard(order, 16, 8) for _ in range(2))
-    assert first.examples == second.examples == 8
+    first, second = (machine_shards.run_shard(order, 16, 16) for _ in range(2))
+    assert first.examples == second.examples == 16
     assert (first.steps, first.features, first.failures) == (second.steps, second.features, second.failures)
     assert first.failures and all(failure.driver == "machine" for failure in first.failures)
     assert {failure.minimal.build for failure in first.failures} == {"fault:evict-target-only"}
@@ -147,9 +153,69 @@ def test_a_shard_of_the_cache_swarm_can_be_cut_anywhere() -> None:
 
 
 def test_a_database_brings_a_failing_example_back(tmp_path: Path) -> None:
-    """A shared folder: what one run found is the first thing that the next one tries."""
+    """A shared folder: what one run found is the first thing that the next one tries, and none of its examples."""
     order = Order(("fault:copy-in-place",), "machine", "cache", seed=1)
     kept = replace(order, database=str(tmp_path / "examples"))
     assert machine_shards.run_shard(kept, 0, 16).failures
     other = replace(kept, seed=99)
-    assert machine_shards.run_shard(other, 0, 1).failures
+    again = machine_shards.run_shard(other, 0, 1)
+    assert again.failures and again.examples == 1
+    correct = replace(kept, builds=("unified",))
+    plain = machine_shards.run_shard(replace(correct, database=""), 0, 16)
+    beside = machine_shards.run_shard(correct, 0, 16)
+    assert (beside.examples, beside.steps, beside.features) == (plain.examples, plain.steps, plain.features)
+
+
+def test_requests_of_the_machines_differ_in_all_that_a_request_says() -> None:
+    """Goal: no choice is always 0 because the code ran dry. Method: what a run of each machine submits."""
+    made: list[Create] = []
+    sessions: list[dict[str, Any]] = []
+
+    class Caches(CacheMachine):
+        def step(self, op: CacheOp) -> None:
+            made.extend([op] if isinstance(op, Create) else [])
+            super().step(op)
+
+    class Scenarios(SimMachine):
+        def teardown(self) -> None:
+            sessions.extend(self.sessions[1:])
+
+    build = resolve_build("unified")
+    assert run_machine(machine_on(Caches, build), 1, 60) is None
+    assert run_machine(machine_on(Scenarios, build), 1, 60) is None
+    assert {op.spec.priority for op in made} == {0, 1, -1}
+    assert len({op.spec.scope for op in made}) > 3
+    assert {op.spec.drafts for op in made} == {True, False}
+    assert len({op.spec.max_new_tokens for op in made}) > 5
+    assert len({str(session.get("scope")) for session in sessions}) > 2
+    assert {session.get("drafts", True) for session in sessions} == {True, False}
+    assert len({session["arrival_s"] for session in sessions}) > 5
+
+
+def test_the_engine_machine_loses_copies_aborts_transfers_and_idles_ranks() -> None:
+    """Goal: no rule is there in name only. Method: runs until each state was reached, 6 of them at most."""
+    wanted = {"lost copies", "copies from the host", "transfers aborted", "transfers arrived", "dummies"}
+    reached: Counter[str] = Counter()
+    for number in range(SEEDS):
+        for focus in (("accounting",), ("transfer",), ("dummy",)):
+            machine = machine_on(EngineMachine, resolve_build("unified"), mix=mix_for(focus))
+            assert run_machine(machine, number, 24) is None
+            assert machine.tally.skips < machine.tally.steps
+            reached += machine.tally.features
+        if wanted <= set(reached):
+            break
+    assert wanted <= set(reached)
+
+
+def test_a_failing_example_counts_once() -> None:
+    """Hypothesis plays it once more to show it; that is no second example."""
+    machine = machine_on(CacheMachine, resolve_build("fault:reserve-twice"))
+    begun: list[int] = []
+
+    class Counting(machine):
+        def teardown(self) -> None:
+            begun.append(1)
+            super().teardown()
+
+    assert run_machine(Counting, 0, 40) is not None
+    assert machine.tally.examples == len(begun) - 1 > 0

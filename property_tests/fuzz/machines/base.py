@@ -1,7 +1,9 @@
 """What the machines share: packed choices, the words of a broken law, and how a machine is run.
 
-A rule takes one number, which is taken apart into its choices: hypothesis pays for each thing it draws. What is drawn
-at the start, the surroundings, is one string of bytes. In both, 0 is the simplest choice.
+A rule takes one code, a number in a few bytes, which is taken apart into its choices: hypothesis pays for each thing it
+draws. What is drawn at the start, the surroundings, is a string of bytes, too. In both, 0 is the simplest choice.
+
+Codes are bytes because whole numbers of hypothesis are small ones more often than not: what is chosen last would be 0.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
+from unittest import SkipTest
 
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
@@ -23,16 +26,17 @@ from property_tests.fuzz.generate.mix import Mix
 from sim.findings import Program
 
 SURROUNDINGS = 160  # bytes that decide engine, pools and requests to come
-CODES = st.integers(0, (1 << 32) - 1)
+CODE = 16  # bytes of one rule's choices: a request takes about 70 bits, the last of which say what drafts and depends
+CODES = st.binary(min_size=CODE, max_size=CODE)
 STARTS = st.binary(min_size=SURROUNDINGS, max_size=SURROUNDINGS)
 STEPS = 50  # rules of one example
 
 
 class Packed(Choices):
-    """Choices packed into one whole number, the first in its lowest places; zeros once it is used up."""
+    """Choices packed into the number whose bytes are ``code``, the lowest first; zeros once it is used up."""
 
-    def __init__(self, code: int) -> None:
-        self.code = code
+    def __init__(self, code: bytes) -> None:
+        self.code = int.from_bytes(code, "little")
 
     def below(self, count: int) -> int:
         self.code, chosen = divmod(self.code, count)
@@ -67,6 +71,7 @@ class Tally:
     skips: int = 0
 
     def __post_init__(self) -> None:
+        self.failed = False  # an example broke a law: what comes behind it are replays of it
         self.evaluations: Counter[str] = Counter()
         self.features: Counter[str] = Counter()
 
@@ -77,11 +82,16 @@ class Machine(RuleBasedStateMachine):
     build: ClassVar[Build] = BUILDS[DEFAULT_BUILD]
     text: ClassVar[str] = DEFAULT_BUILD  # that names the build
     mix: ClassVar[Mix] = Mix()
-    number: ClassVar[int] = 0  # seed of the run, for the programs that it leaves
+    number: ClassVar[int] = 0  # seed of the run, for the programs that it leaves: it repeats the run, not one of them
     tally: ClassVar[Tally] = Tally()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sums = Tally() if self.tally.failed else self.tally  # hypothesis plays a failing example once more
 
     def fail(self, violation: Violation, program: Program) -> None:
         """End the example with the broken law."""
+        self.tally.failed = True
         raise Broken(violation, program)
 
 
@@ -105,14 +115,14 @@ def run_machine(
     steps: int = STEPS,
     shrinks: bool = False,
     database: ExampleDatabase | None = None,
+    saved: bool = False,
 ) -> Broken | None:
     """Run ``examples`` of a machine from the seed ``number``; the broken law, shrunk by hypothesis if ``shrinks``.
 
-    A database gives its failing examples first and keeps new ones. Any other exception is raised as it came.
+    A database keeps what fails. With ``saved`` its examples are played and nothing is generated: played before
+    generation they would be varied over and over, at the expense of new ones. Any other exception is raised as it came.
     """
-    phases = [Phase.generate]
-    if database is not None:
-        phases.insert(0, Phase.reuse)
+    phases = [Phase.reuse if saved else Phase.generate]
     if shrinks:
         phases.append(Phase.shrink)
     options = settings(
@@ -133,4 +143,6 @@ def run_machine(
         test()
     except Broken as broken:
         return broken
+    except SkipTest:  # the database had nothing to play
+        assert saved
     return None

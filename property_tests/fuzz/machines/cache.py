@@ -51,57 +51,57 @@ class CacheMachine(Machine):
         if self.world.violations:
             self.fail(self.world.violations[0], self.program())
 
-    def draw(self, kind: type[CacheOp], code: int) -> None:
+    def draw(self, kind: type[CacheOp], code: bytes) -> None:
         """An op of ``kind`` by the choices in ``code``."""
         self.swarm.choices = Packed(code)
         self.step(self.swarm.draw(kind))
 
     @rule(code=CODES)
-    def create(self, code: int) -> None:
+    def create(self, code: bytes) -> None:
         self.draw(Create, code)
 
     @rule(code=CODES)
-    def claim(self, code: int) -> None:
+    def claim(self, code: bytes) -> None:
         self.draw(Claim, code)
 
     @rule(code=CODES)
-    def resume(self, code: int) -> None:
+    def resume(self, code: bytes) -> None:
         self.draw(Resume, code)
 
     @rule(code=CODES)
-    def chunk(self, code: int) -> None:
+    def chunk(self, code: bytes) -> None:
         self.draw(Chunk, code)
 
     @rule(code=CODES)
-    def row(self, code: int) -> None:
+    def row(self, code: bytes) -> None:
         self.draw(Row, code)
 
     @rule(code=CODES)
-    def revert(self, code: int) -> None:
+    def revert(self, code: bytes) -> None:
         self.draw(Revert, code)
 
     @rule(code=CODES)
-    def commit(self, code: int) -> None:
+    def commit(self, code: bytes) -> None:
         self.draw(Commit, code)
 
     @rule(code=CODES)
-    def suspend(self, code: int) -> None:
+    def suspend(self, code: bytes) -> None:
         self.draw(Suspend, code)
 
     @rule(code=CODES)
-    def close(self, code: int) -> None:
+    def close(self, code: bytes) -> None:
         self.draw(Close, code)
 
     @rule(code=CODES)
-    def evict(self, code: int) -> None:
+    def evict(self, code: bytes) -> None:
         self.draw(Evict, code)
 
     @rule(code=CODES)
-    def offload(self, code: int) -> None:
+    def offload(self, code: bytes) -> None:
         self.draw(Offload, code)
 
     @rule(code=CODES)
-    def load(self, code: int) -> None:
+    def load(self, code: bytes) -> None:
         self.draw(Load, code)
 
     def teardown(self) -> None:
@@ -112,7 +112,7 @@ class CacheMachine(Machine):
         silent = not world.violations
         if silent:
             world.drain()
-        tally = self.tally
+        tally = self.sums
         tally.examples += 1
         tally.steps += world.steps
         tally.skips += world.skips

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
 
-from hypothesis.stateful import initialize, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from model.invariants import Violation
 from model.ops import World
@@ -17,16 +19,26 @@ from property_tests.fuzz.oracle_feed import OracleFeed
 from property_tests.fuzz.swarm import Driver, Example, first_violation
 from sim.optrace import Trace
 
+ROUNDS = 4  # of a server that goes on, at most, in one rule
+# Times that a kind comes in one example at most, so that requests live to see the rest.
+MOST = {"cancel": 2, "idle": 1, "abort": 3, "fail": 4, "skip": 4, "shrink": 4}
+HOST = (50, 75)  # percent at least of engines with a host tier, and of those whose copies take time
 ORACLE = "ORACLE"  # the law that an objection of the naive oracle breaks: it is none of the model's own
+
+
+def can(kind: str) -> Callable[[Any], bool]:
+    """Precondition of the rule for ops of ``kind``: there is something for it to do."""
+    return lambda machine: kind not in machine.off
 
 
 class EngineMachine(Machine):
     """Rules are the kinds of ops of the swarm driver, which names those for whom an op is legal.
 
-    Where a kind finds nothing to do, the server goes on. On ranks and pairs an op is for one of the workers.
+    A kind that would find nothing to do is no rule then. On ranks and pairs an op is for one of the workers.
     """
 
     driver: Driver
+    off: Collection[str] = ()  # kinds of ops that would find nothing to do now
     oracle: OracleFeed | None = None
     over = False  # a law broke, or the model crashed
 
@@ -34,13 +46,14 @@ class EngineMachine(Machine):
     def open(self, start: bytes) -> None:
         """One engine or several workers, pools that fit, and requests to come."""
         choices = Bytes(start)
-        plan = setup(choices, self.build, self.mix)
+        host, copies = max(HOST[0], self.mix.host), max(HOST[1], self.mix.copies)
+        plan = setup(choices, self.build, replace(self.mix, host=host, copies=copies))
+        self.left = dict(MOST)
         self.driver = Driver(plan.open(self.build), plan, choices)
         alone = self.driver.world
         self.oracle = OracleFeed(alone.engine, self.build) if isinstance(alone, World) else None
-        if plan.warmup is not None:
-            warmup = plan.warmup
-            self.carry_out(lambda: self.driver.feed(warmup))
+        warmup = plan.warmup
+        self.carry_out(lambda: warmup is not None and self.driver.feed(warmup))
 
     def carry_out(self, act: Callable[[], object]) -> None:
         """Do something; a law that breaks, or a crash of the model, ends the example."""
@@ -56,6 +69,7 @@ class EngineMachine(Machine):
         if violation is not None:
             self.over = True
             self.fail(violation, self.program())
+        self.off = driver.fruitless() | {kind for kind, left in self.left.items() if left <= 0}
 
     def program(self) -> Trace:
         """What was applied so far, as a trace."""
@@ -63,58 +77,92 @@ class EngineMachine(Machine):
         example = Example(driver.plan, driver.world, driver.ops, driver.steps, driver.skips, driver.seen)
         return example.trace(self.text, self.number, "machine")
 
-    def draw(self, kind: str, code: int) -> None:
+    def draw(self, kind: str, code: bytes) -> None:
         """An op of ``kind`` by the choices in ``code``."""
         self.driver.choices = Packed(code)
+        if kind in self.left:
+            self.left[kind] -= 1
         self.carry_out(lambda: self.driver.act(kind))
 
+    @precondition(can("submit"))
     @rule(code=CODES)
-    def submit(self, code: int) -> None:
+    def submit(self, code: bytes) -> None:
         self.draw("submit", code)
 
+    @precondition(can("dispatch"))
     @rule(code=CODES)
-    def dispatch(self, code: int) -> None:
-        self.draw("go on", code)
+    def dispatch(self, code: bytes) -> None:
+        self.draw("dispatch", code)
 
     @rule(code=CODES)
-    def serve(self, code: int) -> None:
-        self.draw("go on", code)
+    def serve(self, code: bytes) -> None:
+        for _ in range(1 + code[-1] % ROUNDS):
+            self.draw("work" if code[-2] % 2 else "go on", code)
 
+    @precondition(can("settle"))
     @rule(code=CODES)
-    def settle(self, code: int) -> None:
+    def settle(self, code: bytes) -> None:
         self.draw("settle", code)
 
+    @precondition(can("skip"))
     @rule(code=CODES)
-    def skip(self, code: int) -> None:
+    def skip(self, code: bytes) -> None:
         self.draw("skip", code)
 
+    @precondition(can("fail"))
     @rule(code=CODES)
-    def forward_fails(self, code: int) -> None:
+    def forward_fails(self, code: bytes) -> None:
         self.draw("fail", code)
 
+    @precondition(can("cancel"))
     @rule(code=CODES)
-    def cancel(self, code: int) -> None:
+    def cancel(self, code: bytes) -> None:
         self.draw("cancel", code)
 
+    @precondition(can("suspend"))
     @rule(code=CODES)
-    def suspend(self, code: int) -> None:
+    def suspend(self, code: bytes) -> None:
         self.draw("suspend", code)
 
+    @precondition(can("shrink"))
     @rule(code=CODES)
-    def shrink(self, code: int) -> None:
+    def shrink(self, code: bytes) -> None:
         self.draw("shrink", code)
 
+    @precondition(can("again"))
     @rule(code=CODES)
-    def again(self, code: int) -> None:
+    def again(self, code: bytes) -> None:
         self.draw("again", code)
 
+    @precondition(can("land"))
     @rule(code=CODES)
-    def copy(self, code: int) -> None:
-        self.draw("lose" if code % 4 == 3 else "land", code // 4)
+    def land(self, code: bytes) -> None:
+        self.draw("land", code)
 
+    @precondition(can("lose"))
     @rule(code=CODES)
-    def link(self, code: int) -> None:
-        self.draw(("send", "arrive", "arrive", "abort")[code % 4], code // 4)
+    def lose(self, code: bytes) -> None:
+        self.draw("lose", code)
+
+    @precondition(can("send"))
+    @rule(code=CODES)
+    def send(self, code: bytes) -> None:
+        self.draw("send", code)
+
+    @precondition(can("arrive"))
+    @rule(code=CODES)
+    def arrive(self, code: bytes) -> None:
+        self.draw("arrive", code)
+
+    @precondition(can("abort"))
+    @rule(code=CODES)
+    def abort(self, code: bytes) -> None:
+        self.draw("abort", code)
+
+    @precondition(can("idle"))
+    @rule(code=CODES)
+    def idle_rank(self, code: bytes) -> None:
+        self.draw("idle", code)
 
     def teardown(self) -> None:
         """Disturbances stop: everything comes to its end, and nothing stays held."""
@@ -126,7 +174,7 @@ class EngineMachine(Machine):
                 self.carry_out(lambda: finish(driver.world, driver.feed))
                 self._compare()
         finally:
-            tally = self.tally
+            tally = self.sums
             tally.examples += 1
             tally.steps += driver.steps
             tally.skips += driver.skips
@@ -139,6 +187,6 @@ class EngineMachine(Machine):
         oracle = self.oracle
         if oracle is None:
             return
-        self.tally.evaluations[ORACLE] += oracle.claims + oracle.pages
+        self.sums.evaluations[ORACLE] += oracle.claims + oracle.pages
         if oracle.objections:
             self.fail(Violation(ORACLE, oracle.objections[0]), self.program())

@@ -17,7 +17,7 @@ from model.config import EngineConfig, RequestSpec
 from model.invariants import Violation
 from model.tokens import Segment
 from property_tests.fuzz.choices import Bytes, Choices
-from property_tests.fuzz.features import WORDS
+from property_tests.fuzz.features import WORDS, WORK
 from property_tests.fuzz.generate import pools
 from property_tests.fuzz.generate.engine import LONGEST, engine
 from property_tests.fuzz.generate.mix import WORKERS
@@ -87,12 +87,12 @@ class SimMachine(Machine):
         self.lengths.append(shared + own + output)
 
     @rule(code=CODES)
-    def session(self, code: int) -> None:
+    def session(self, code: bytes) -> None:
         if self.requests < REQUESTS:
             self._session(Packed(code))
 
     @rule(code=CODES)
-    def turn(self, code: int) -> None:
+    def turn(self, code: bytes) -> None:
         choices = Packed(code)
         place = choices.below(len(self.sessions))
         more, output = 1 + choices.below(2 * self.edges.page), choices.pick((3, 1, 6))
@@ -102,7 +102,7 @@ class SimMachine(Machine):
             self.lengths[place] += more + output
 
     @rule(code=CODES)
-    def repeat(self, code: int) -> None:
+    def repeat(self, code: bytes) -> None:
         """A session like another one: the same start, tokens of its own behind it."""
         choices = Packed(code)
         place = choices.below(len(self.sessions))
@@ -114,7 +114,7 @@ class SimMachine(Machine):
             self.lengths.append(self.lengths[place])
 
     @rule(code=CODES)
-    def disturb(self, code: int) -> None:
+    def disturb(self, code: bytes) -> None:
         choices = Packed(code)
         action = choices.pick(ACTIONS if self.link is not None else ACTIONS[:-1])
         entry: dict[str, Any] = {"at_iteration": choices.below(30), "action": action}
@@ -130,7 +130,7 @@ class SimMachine(Machine):
             self.disturbances.append(entry)
 
     @rule(code=CODES)
-    def tier(self, code: int) -> None:
+    def tier(self, code: bytes) -> None:
         """A host tier below every pool, and perhaps a link to it on which copies take time."""
         choices = Packed(code)
         host = choices.pick((6, 12, 3, 24))
@@ -140,15 +140,15 @@ class SimMachine(Machine):
             self.link = {"gib_per_s": 1, "latency_us": choices.pick(LINK_US)}
 
     @rule(code=CODES)
-    def acceptance(self, code: int) -> None:
+    def acceptance(self, code: bytes) -> None:
         choices = Packed(code)
         most = 1 + self.config.drafter.drafts
         self.forced = [1 + choices.below(most) for _ in range(1 + choices.below(3))]
 
     @rule(code=CODES)
-    def crowd(self, code: int) -> None:
+    def crowd(self, code: bytes) -> None:
         """So many sessions are served at once; the others wait."""
-        self.concurrency = 1 + code % 4
+        self.concurrency = 1 + Packed(code).below(4)
 
     # -- the file and its run ------------------------------------------------------------------------------------
 
@@ -185,13 +185,13 @@ class SimMachine(Machine):
         """Serve what was built up, every invariant in full after every iteration."""
         if not hasattr(self, "config"):
             return
-        tally = self.tally
+        tally = self.sums
         tally.examples += 1
         try:
             scenario = parse_scenario(self.scenario_text(), "machine.yaml", Path())
             result = self.result = run_scenario(scenario, self.build, check="exhaustive", record_ops=True)
         except InputError:
-            tally.features["refused scenarios"] += 1
+            tally.skips += 1
             return
         tally.steps += len(result.ops)
         tally.evaluations.update(result.checked)
@@ -218,6 +218,7 @@ def broken(result: RunResult, correct: bool) -> Violation | None:
 
 
 def reached(result: RunResult) -> dict[str, int]:
-    """The states that a run reached, by its counters."""
-    counts = {entry.name: getattr(result.totals, entry.name) for entry in fields(result.totals)}
+    """The states that a run reached, by its counters; work that every run does is none."""
+    names = [entry.name for entry in fields(result.totals) if entry.name not in WORK]
+    counts = {name: getattr(result.totals, name) for name in names}
     return {WORDS.get(name, name.replace("_", " ")): count for name, count in counts.items() if count}
