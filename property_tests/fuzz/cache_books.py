@@ -142,7 +142,6 @@ class Books:
         self.twin = twin
         self.pools = {pool.name: PoolBook(pool) for pool in twin.pools.values()}
         self._all = list(self.pools.values())
-        self.entered = False
         self._held: dict[int, list[list[Holding]]] = {}  # owner -> manager -> column
 
     def touched(self, owner: int) -> None:
@@ -178,12 +177,5 @@ class Books:
         ]
 
     def sound(self) -> bool:
-        """Whether every pool is; ``entered`` says whether a page came under a node."""
-        sound = self.entered = False
-        for book in self._all:
-            sound = book.sound()
-            if not sound:
-                return False
-            if book.entered:
-                self.entered = True
-        return sound
+        """Whether every pool is."""
+        return all(book.sound() for book in self._all)

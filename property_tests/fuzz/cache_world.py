@@ -52,7 +52,7 @@ class CacheWorld:
         self.engine = Engine(self.config, build.rules, EventLog())
         self.twin = self.engine.twin
         self.docket = Docket()
-        self.laws = CacheLaws(self.engine, self.docket, check)
+        self.laws = CacheLaws(self.engine, self.docket, check, build.correct)
         drafter = self.config.drafter  # tokens behind the last one asked for that rows may write or depend on
         self.reach = 4 * (1 + drafter.drafts) + self.twin.kind.tag_span(drafter.chain) + 1
         self.entries: dict[int, Entry] = {}

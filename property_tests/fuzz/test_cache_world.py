@@ -11,10 +11,13 @@ from model.builds import BUILDS
 from model.config import RequestSpec
 from model.faults import FAULTS, resolve_build
 from model.tokens import Segment
+from property_tests.fuzz.cache_laws import Disagreement
 from property_tests.fuzz.cache_shrink import shrink
 from property_tests.fuzz.cache_swarm import CacheSwarm, cache_config, swarm_world
 from property_tests.fuzz.cache_world import CacheWorld
 from property_tests.fuzz.choices import Seeded
+from property_tests.fuzz.machines.base import SURROUNDINGS
+from property_tests.fuzz.machines.cache import CacheMachine
 from property_tests.laws.worlds import CORRECT
 from scenarios.errors import InputError
 from sim.cacheops import CacheProgram, Chunk, Claim, Close, Commit, Create, Evict, Row, load_program, save_program
@@ -81,6 +84,31 @@ def test_looking_at_what_an_op_touched_finds_what_the_full_pass_finds(name: str)
         cheap, full = (swarm_world(seed, build, check) for check in ("touched", "full"))
         assert cheap.ops == full.ops
         assert cheap.violations[:1] == full.violations[:1]
+
+
+@pytest.mark.parametrize("seed", [105, 114, 116, 125])
+def test_a_promise_that_grows_on_a_known_node_is_seen_at_once(seed: int) -> None:
+    """Programs whose first broken law the cheap look once missed: it looked only at pages that came under a node."""
+    build = resolve_build("fault:target-only-loads")
+    cheap, full = (swarm_world(seed, build, check) for check in ("touched", "full"))
+    assert cheap.ops == full.ops
+    assert cheap.violations[0] == full.violations[0]
+
+
+def test_looks_that_disagree_are_a_crash_on_a_correct_build_and_a_broken_law_on_any_other() -> None:
+    """A bad rule may break what an op did not touch; on a correct build one of the two looks is wrong then."""
+    with pytest.raises(Disagreement, match="the books are off"):
+        swarm_world(3, resolve_build("unified")).laws.everything(silent=False)
+    laws = swarm_world(3, resolve_build("fault:target-only-loads")).laws
+    laws.docket.violations.clear()
+    laws.everything(silent=False)
+    assert [violation.code for violation in laws.docket.violations] == ["REF"]
+
+
+def test_the_machine_of_the_cache_layer_looks_at_everything_after_every_rule() -> None:
+    machine = CacheMachine()
+    machine.open(bytes(SURROUNDINGS))
+    assert machine.world.laws.full_every == 1
 
 
 def test_any_order_of_ops_is_a_program() -> None:

@@ -27,8 +27,11 @@ from sim.cacheops import (
 
 
 class CacheMachine(Machine):
-    """Rules are named like the ops. Whom an op is for is a place among those for whom it is legal, modulo their
-    number; where there is nobody, the rule takes the next step of somebody's life."""
+    """Every law in full after every rule. Rules are named like the ops.
+
+    Whom an op is for is a place among those for whom it is legal, modulo their number; where there is nobody, the rule
+    takes the next step of somebody's life.
+    """
 
     world: CacheWorld
 
@@ -36,7 +39,7 @@ class CacheMachine(Machine):
     def open(self, start: bytes) -> None:
         """An engine's managers with pools of a few pages, and two requests."""
         choices = Bytes(start)
-        self.world = CacheWorld(cache_config(choices, self.mix), self.build)
+        self.world = CacheWorld(cache_config(choices, self.mix), self.build, "full")
         self.swarm = CacheSwarm(self.world, choices, self.mix)
         for _ in range(2):
             self.step(self.swarm.draw(Create))
