@@ -6,6 +6,9 @@ trace.jsonl            the program as it was found
 minimal.jsonl          what is left of it
 story.txt              the minimal one, a line an op
 timeline.svg           and as a picture
+crash.txt              the traceback of a crash, the lines of a rule of the user's first
+
+A law that a replay does not evaluate, the campaign's own command repeats; there is no scenario file of it.
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ from textwrap import shorten
 from typing import Any
 
 from model.builds import Build
-from model.invariants import INVARIANTS
 from reports.document import violation_document
 from reports.failure_story import story
 from reports.folder import Output, stamp
@@ -27,7 +29,7 @@ from reports.story import headline
 from reports.timeline import timeline, write_timeline
 from scenarios.user_rules import base_of, is_own
 from sim.cacheops import CacheProgram, encode_cache_op, save_program
-from sim.crashes import CRASH
+from sim.crashes import CRASH, HANG
 from sim.findings import Failure, Program
 from sim.optrace import Trace, save_trace
 from sim.regression import trace_yaml
@@ -35,6 +37,7 @@ from sim.rulespec import find
 from sim.sampling import Sample, samples
 
 REPRO, TRACE, MINIMAL, STORY, TIMELINE = "repro.txt", "trace.jsonl", "minimal.jsonl", "story.txt", "timeline.svg"
+TRACEBACK = "crash.txt"
 _SUMMARY = 110  # characters that the catalogue has room for
 
 
@@ -70,19 +73,27 @@ def _fill(folder: Path, name: str, failure: Failure, command: str, place: Path) 
         stamp(folder, "failure")
         return
     again = f"kvtwin run --ops {shlex.quote(str(place / MINIMAL))} --check exhaustive"
-    if failure.violation.code not in (*INVARIANTS, CRASH):  # a limit on time broke, and watching it would not end
+    if failure.law == HANG:  # watching it would not end
         found.append("no scenario file, no story and no picture: the program does not end")
         (folder / REPRO).write_text("\n".join([again, *found]) + "\n", encoding="utf-8")
         stamp(folder, "failure")
         return
-    seen = _watched(minimal, find(minimal.build))
-    scenario, why = _scenario(failure, minimal, seen)
+    seen, codes = _watched(minimal, find(minimal.build))
+    scenario, why = "", ""
+    if failure.law in codes:
+        scenario, why = _scenario(failure, minimal)
+    else:  # a law that only the fuzzer judges: an objection of its oracle, what a machine expects of a whole scenario
+        again, why = command, f"{failure.law} is not among what a replay of {MINIMAL} breaks; the fuzzer judged it"
+    if seen and seen[-1].traceback:
+        (folder / TRACEBACK).write_text(seen[-1].traceback, encoding="utf-8")
     if scenario:
         (folder / f"{name}.yaml").write_text(scenario, encoding="utf-8")
     else:
         found.append(f"no scenario file: {why}")
     (folder / REPRO).write_text("\n".join([again, *found]) + "\n", encoding="utf-8")
-    (folder / STORY).write_text(story(seen, failure.violation), encoding="utf-8")
+    told = story(seen, failure.violation)
+    told += "" if failure.law in codes else f"No row shows it: {why}.\n"
+    (folder / STORY).write_text(told, encoding="utf-8")
     figure = timeline(seen, failure.violation, minimal.config.limits.page_size, minimal.build)
     write_timeline(folder / TIMELINE, figure)
     stamp(folder, "failure")
@@ -99,20 +110,21 @@ def _headline(failure: Failure) -> str:
     return headline(violation_document(failure.violation))
 
 
-def _watched(trace: Trace, build: Build) -> list[Sample]:
-    """The minimal trace up to the op that breaks the first law."""
+def _watched(trace: Trace, build: Build) -> tuple[list[Sample], set[str]]:
+    """The minimal trace up to the op that breaks the first law, and the laws that all of it breaks."""
     seen: list[Sample] = []
+    codes: set[str] = set()
     for sample in samples(trace, build):
-        seen.append(sample)
-        if sample.violations:
-            break
-    return seen
+        if not codes:
+            seen.append(sample)
+        codes |= {violation.code for violation in sample.violations}
+    return seen, codes
 
 
 # -- the scenario ------------------------------------------------------------------------------------------------------
 
 
-def _scenario(failure: Failure, minimal: Trace, seen: list[Sample]) -> tuple[str, str]:
+def _scenario(failure: Failure, minimal: Trace) -> tuple[str, str]:
     """The text of the scenario file, or why there is none."""
     violation = failure.violation
     build = find(minimal.build)

@@ -18,6 +18,7 @@ from reports.events import Event
 from reports.run_folder import EVENTS, RESULT, VIOLATIONS, read_json
 from reports.sentences import decoding, granted, published, sentence
 from scenarios.errors import InputError
+from sim.crashes import CRASH
 
 LINES_SHOWN = 60
 _PAGE_FIELDS = ("slot", "source", "target", "page")
@@ -54,11 +55,16 @@ def tell(folder: Path, wanted: str) -> Story:
         run=f"{result['scenario']} on {result['build']}",
         number=number,
         violation=violation,
-        law=INVARIANTS[violation["code"]].sentence,
+        law=_law(violation["code"]),
         events=events,
         lines=list(_lines(events, violation)),
         headline=headline(violation, selection.owners),
     )
+
+
+def _law(code: str) -> str:
+    """The sentence of a law; a crash is none of the model's own."""
+    return "The model and its rules come to an end." if code == CRASH else INVARIANTS[code].sentence
 
 
 def show(story: Story, json_wanted: bool) -> None:

@@ -2,18 +2,64 @@
 
 from __future__ import annotations
 
+import traceback
+from types import TracebackType
+
 from model.invariants import Violation
+from scenarios.user_rules import IMPORTED
 
 CRASH = "CRASH"  # stands where a law's code does: it is none of the model's own
+HANG = "HANG"  # and one for a program that does not end
 
 
 def crashed(error: BaseException, step: int = -1) -> Violation:
-    """What stands for ``error`` at ``step``: its type, the function that it came from, and what it says."""
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    where = f" in {place.tb_frame.f_code.co_name}" if place is not None else ""
+    """What stands for ``error`` at ``step``: its type, the function that it came from, and what it says.
+
+    Where it came through a rule of the user's, the innermost line of that is named, too.
+    """
+    frames = _frames(error)
+    where = f" in {frames[-1].tb_frame.f_code.co_name}" if frames else ""
+    own = next((frame for frame in reversed(frames) if _is_own(frame)), None)
+    if own is not None:
+        where += f" ({own.tb_frame.f_globals['__name__']}, line {own.tb_lineno})"
     return Violation(CRASH, f"{type(error).__name__}{where}: {' '.join(str(error).split())}", step=step)
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of ``error``, from the first line of a rule of the user's on where it came through one.
+
+    What called the rule is below it, whole.
+    """
+    error = _origin(error)
+    whole = "".join(traceback.format_exception(error))
+    frames = _frames(error)
+    first = next((place for place, frame in enumerate(frames) if _is_own(frame)), None)
+    if first is None:
+        return whole
+    own = "".join(traceback.format_list(traceback.extract_tb(frames[first])))
+    told = "".join(traceback.format_exception_only(error))
+    return f"In the rule:\n{own}{told}\nWhole:\n{whole}"
+
+
+def _origin(error: BaseException) -> BaseException:
+    """``error`` as it was raised first: the clock raises a copy of what happens in one of its processes."""
+    while (cause := error.__cause__) is not None and (type(cause), cause.args) == (type(error), error.args):
+        error = cause
+    return error
+
+
+def _frames(error: BaseException) -> list[TracebackType]:
+    """The places that ``error`` came through, the innermost last."""
+    frames: list[TracebackType] = []
+    place = _origin(error).__traceback__
+    while place is not None:
+        frames.append(place)
+        place = place.tb_next
+    return frames
+
+
+def _is_own(place: TracebackType) -> bool:
+    return place.tb_frame.f_globals.get("__name__") in IMPORTED
 
 
 def broken_by(law: str, message: str) -> str:

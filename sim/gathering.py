@@ -8,6 +8,8 @@ from model.cluster import Cluster
 from model.ops import World
 from scenarios.expect import Expectation
 from scenarios.schema import Scenario
+from scenarios.user_rules import is_own
+from sim.crashes import CRASH, crashed
 from sim.result import RunResult
 from sim.ticket import RequestTiming
 
@@ -26,6 +28,18 @@ class Course:
     duration_ns: int = 0
     device_busy_ns: int = 0
     interrupted: bool = False
+    crashed: bool = False
+
+
+def note_crash(world: World | Cluster, course: Course, error: Exception) -> None:
+    """Tell of an ``error`` as a broken law, CRASH, where rules of the user's are under test; raise it where none are.
+
+    The run ends with it. Such a rule may have raised it, or have answered what the model cannot take.
+    """
+    if not is_own(world.build.name):
+        raise error
+    world.violations.append(crashed(error, world.workers[0].engine.iteration))
+    course.crashed = True
 
 
 def finish(world: World | Cluster, scenario: Scenario, build: str, course: Course) -> RunResult:
@@ -37,8 +51,15 @@ def gather(world: World | Cluster, name: str, seed: int, course: Course, expecte
     """Evaluate the end-of-run laws and what was ``expected``, and gather the result."""
     missed: list[str] = []
     decisions = memory = "not computed (interrupted)"
-    if not course.interrupted:
-        world.drain()
+    if not (course.interrupted or course.crashed):
+        try:
+            world.drain()
+        except Exception as error:
+            note_crash(world, course, error)
+    if course.crashed:
+        decisions = memory = "not computed (crashed)"
+        missed = [f"{CRASH}: expected the run to come to its end"]
+    elif not course.interrupted:
         decisions, memory = world.decision_digest(), world.memory_digest()
         codes = {violation.code for violation in world.violations}
         missed = expected.missed(world.records(), world.totals(), codes, _peaks(world), world.build.must_fire)

@@ -20,7 +20,7 @@ from sim.clients import Clients
 from sim.cost import CostProfile
 from sim.disturbances import Disturbances
 from sim.feasible import refuse_impossible
-from sim.gathering import MEASURED, RECORDED, Course, finish
+from sim.gathering import MEASURED, RECORDED, Course, finish, note_crash
 from sim.link import HostLink
 from sim.optrace import load_trace
 from sim.pair import PairServer
@@ -134,6 +134,9 @@ def _serve(
         course.interrupted = True
         course.duration_ns = int(env.now)
         course.device_busy_ns = server.busy_ns()
+    except Exception as error:
+        note_crash(world, course, error)
+        course.duration_ns = int(env.now)
     else:
         disturbances.close(server.iteration)
     course.notes.extend(disturbances.notes)
@@ -174,6 +177,8 @@ def apply_ops(
                 progress(place + 1, len(ops))
     except KeyboardInterrupt:
         course.interrupted = True
+    except Exception as error:
+        note_crash(world, course, error)
     if skipped:
         count = "1 op was" if len(skipped) == 1 else f"{len(skipped)} ops were"
         course.notes.append(f"{count} not applied, the first: {skipped[0]}")

@@ -12,7 +12,7 @@ from model.invariants import Violation
 from model.ops import At, Op, Outcome, World
 from model.request import WAITING, Request
 from model.sequence import ACTIVE
-from sim.crashes import crashed
+from sim.crashes import crashed, traceback_of
 from sim.optrace import Trace
 
 
@@ -74,7 +74,8 @@ class Happening:
 class Sample:
     """The world after one op. ``free`` counts device pages that nobody holds or caches, by pool (and worker).
 
-    ``op`` is ``None`` for the end of the run, where the end-of-run laws are judged.
+    ``op`` is ``None`` for the end of the run, where the end-of-run laws are judged. ``traceback`` is that of the error
+    with which the op ended, if any.
     """
 
     number: int
@@ -85,6 +86,7 @@ class Sample:
     free: dict[str, int]
     happenings: tuple[Happening, ...]
     violations: tuple[Violation, ...]
+    traceback: str = ""
 
 
 @dataclass(slots=True)
@@ -198,8 +200,9 @@ def _crashed(
     told = crashed(error, last.iteration if last is not None else 0)
     why, crash = told.message, (*broken, told)
     if last is None:
-        return Sample(number, op, Outcome(False, why), 0, (), {}, (), crash)
-    return replace(last, number=number, op=op, outcome=Outcome(False, why), happenings=(), violations=crash)
+        return Sample(number, op, Outcome(False, why), 0, (), {}, (), crash, traceback_of(error))
+    outcome, text = Outcome(False, why), traceback_of(error)
+    return replace(last, number=number, op=op, outcome=outcome, happenings=(), violations=crash, traceback=text)
 
 
 def _look(

@@ -199,20 +199,40 @@ def test_what_a_program_of_the_cache_layer_cannot_do_is_bad_input(
     assert told in answer.err
 
 
-def test_a_crash_leaves_a_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("law", ["PROGRESS", "ORACLE"])
+def test_a_law_that_only_the_fuzzer_judges_leaves_no_scenario_that_would_pass(tmp_path: Path, law: str) -> None:
+    sound = failure_of("claim-plus2")
+    assert isinstance(sound.minimal, Trace)
+    silent = replace(sound.minimal, build="unified")  # whose replay breaks nothing
+    folder = failures.write(tmp_path, replace(sound, minimal=silent, violation=Violation(law, "odd")), COMMAND)
+    assert not list(folder.glob("*.yaml"))
+    first, *found = (folder / "repro.txt").read_text().splitlines()
+    assert first == COMMAND
+    why = f"{law} is not among what a replay of minimal.jsonl breaks; the fuzzer judged it"
+    assert found[-1] == f"no scenario file: {why}"
+    assert (folder / "story.txt").read_text().splitlines()[-1] == f"No row shows it: {why}."
+
+
+def test_a_crash_leaves_a_folder_too(kvtwin: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rule = ("from model.rules.claim import *", "class Wild(WindowedPair):", "    def decide(self, view): return 1 / 0")
     (tmp_path / "own_crashing_rule.py").write_text("\n".join(rule))
     sound = failure_of("claim-plus2")
     assert isinstance(sound.minimal, Trace)
     minimal = replace(sound.minimal, build="unified+claim=own_crashing_rule:Wild", ops=sound.minimal.ops[:2])
-    crash = Violation("CRASH", "ZeroDivisionError in decide: division by zero")
+    crash = Violation("CRASH", "ZeroDivisionError in decide (own_crashing_rule, line 3): division by zero")
     folder = failures.write(tmp_path, replace(sound, minimal=minimal, violation=crash), COMMAND)
     story = (folder / "story.txt").read_text()
-    assert "crashed: ZeroDivisionError in decide: division by zero" in story
+    assert f"crashed: {crash.message}" in story
     assert "CRASH broke: ZeroDivisionError in decide" in story
     assert "CRASH broke on unified+claim=own_crashing_rule:Wild" in (folder / "timeline.svg").read_text()
     assert load_scenario(folder / f"{folder.name}.yaml").expect.violations == []
+    lines = (folder / "crash.txt").read_text().splitlines()
+    assert lines[0] == "In the rule:"
+    assert lines[1].endswith('own_crashing_rule.py", line 3, in decide')
+    again = kvtwin(*(folder / "repro.txt").read_text().splitlines()[0].split()[1:], "--json")
+    assert again.code == 1
+    assert again.json()["runs"][0]["violations"][0]["message"] == crash.message
     shut = replace(minimal, config=replace(minimal.config, pools={}))  # no world can be opened on it
     assert (
         "crashed: KeyError"

@@ -79,11 +79,41 @@ def test_a_rule_that_does_not_exist_is_bad_input(kvtwin: Command, command: tuple
     assert "expected own_deep_rule:Deeep to exist (did you mean 'Deep'?), found no 'Deeep'" in answer.err
 
 
-def test_a_rule_that_raises_is_named_beside_kvtwin(kvtwin: Command, tmp_path: Path) -> None:
-    (tmp_path / "own_wild_rule.py").write_text(RULE.replace("return Claim(view.target, fresh=False)", "return 1 / 0"))
-    answer = kvtwin("run", "hello", "--build", "unified+claim=own_wild_rule:Deep")
+@pytest.mark.parametrize(
+    ("module", "answer", "told"),
+    [
+        ("own_wild_rule", "return 1 / 0", "ZeroDivisionError in decide (own_wild_rule, line 5): division by zero"),
+        ("own_void_rule", "return None", "AttributeError in "),  # which the model cannot take
+    ],
+)
+def test_a_rule_that_crashes_breaks_a_law_of_its_own(
+    kvtwin: Command, tmp_path: Path, module: str, answer: str, told: str
+) -> None:
+    (tmp_path / f"{module}.py").write_text(RULE.replace("return Claim(view.target, fresh=False)", answer))
+    kept = tmp_path / "kept"
+    run = kvtwin("run", "hello", "--build", f"unified+claim={module}:Deep", "--out", kept, "--json")
+    assert (run.code, run.err) == (1, "")
+    (broken,) = run.json()["runs"][0]["violations"]
+    assert broken["code"] == "CRASH"
+    assert broken["message"].startswith(told)
+    again = kvtwin("run", "--ops", kept / "ops.jsonl", "--json")
+    assert (again.code, again.json()["runs"][0]["violations"]) == (1, [broken])
+    story = kvtwin("explain", kept, "CRASH")
+    assert story.code == 0
+    assert told in story.out
+
+
+def test_a_crash_before_anything_runs_names_the_rule_beside_kvtwin(kvtwin: Command, tmp_path: Path) -> None:
+    rule = (
+        "from model.rules.budget import Budget, HostShare",
+        "class Odd(Budget):",
+        "    def __init__(self): super().__init__('odd', HostShare.SLOPES)",
+        "    def on_device(self, budget, total, target): return 1 / 0",
+    )
+    (tmp_path / "own_odd_rule.py").write_text("\n".join(rule))
+    answer = kvtwin("capacity", "s06_tp2", "--builds", "unified+budget=own_odd_rule:Odd")
     assert (answer.code, answer.out) == (4, "")
-    assert "crashed, which is a defect of kvtwin or of own_wild_rule: ZeroDivisionError" in answer.err
+    assert "crashed, which is a defect of kvtwin or of own_odd_rule: ZeroDivisionError" in answer.err
 
 
 def test_a_rule_that_ends_the_process_ends_nothing_well(kvtwin: Command, tmp_path: Path) -> None:

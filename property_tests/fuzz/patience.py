@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 from model.invariants import Violation
+from sim.crashes import HANG
 
-HANG = "HANG"  # the law that an example breaks which does not end: it is none of the model's own
 EXAMPLE_S = 30.0  # of wall time that an example may take; the longest ones take a second
 AGAIN_S = 1.0  # after which it is interrupted again, where what it runs went on
 
