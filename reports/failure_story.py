@@ -1,4 +1,4 @@
-"""``story.txt`` of a failure: a line an op in fixed columns, and the broken law on the last one."""
+"""``story.txt`` of a failure: a line an op in fixed columns, an arrow at the op that broke the law, the law last."""
 
 from __future__ import annotations
 
@@ -29,7 +29,15 @@ def story(samples: Sequence[Sample], violation: Violation) -> str:
         rows += _rows(sample, pools, several, violation_document(violation))
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
     lines = ["  ".join([*map(str.ljust, row, widths), row[-1]]).rstrip() for row in rows]
-    return "\n".join([*lines, headline(violation_document(violation))]) + "\n"
+    return "\n".join([*lines, headline(violation_document(violation)) + noticed(samples, violation.code)]) + "\n"
+
+
+def noticed(samples: Sequence[Sample], code: str) -> str:
+    """Where the law ``code`` was seen to be broken, by the op's number in the story; nothing where no op shows it."""
+    found = next((sample for sample in samples if any(one.code == code for one in sample.violations)), None)
+    if found is None:
+        return ""
+    return "; noticed at the end of the run" if found.op is None else f"; noticed at op {found.number}"
 
 
 def _rows(sample: Sample, pools: list[str], several: bool, violation: dict[str, Any]) -> Iterator[list[str]]:
@@ -37,6 +45,7 @@ def _rows(sample: Sample, pools: list[str], several: bool, violation: dict[str, 
     if sample.op is None and not (sample.violations or sample.happenings):
         return
     told = _told(sample, violation)
+    broken = any(one.code == violation["code"] for one in sample.violations)
     for place, ((worker, request), words) in enumerate(told):
         standing = _standing(sample, worker, request)
         first = place == 0
@@ -50,7 +59,7 @@ def _rows(sample: Sample, pools: list[str], several: bool, violation: dict[str, 
             _lengths(standing, draft=False),
             _lengths(standing, draft=True),
             *(str(sample.free[pool]) if first else "" for pool in pools),
-            words,
+            f"{words}  <-- {violation['code']}".lstrip() if broken and first else words,
         ]
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
@@ -27,7 +28,7 @@ from reports.failure_story import story
 from reports.folder import Output, stamp
 from reports.story import headline
 from reports.timeline import timeline, write_timeline
-from scenarios.user_rules import base_of, is_own
+from scenarios.user_rules import SEPARATOR, base_of, is_own
 from sim.cacheops import CacheProgram, encode_cache_op, save_program
 from sim.crashes import CRASH, HANG
 from sim.findings import Failure, Program
@@ -90,6 +91,8 @@ def _fill(folder: Path, name: str, failure: Failure, command: str, place: Path) 
         (folder / f"{name}.yaml").write_text(scenario, encoding="utf-8")
     else:
         found.append(f"no scenario file: {why}")
+    for name, where in _own(minimal):
+        found.append(f"run it in {where} or with that on PYTHONPATH: the rule's module {name}")
     (folder / REPRO).write_text("\n".join([again, *found]) + "\n", encoding="utf-8")
     told = story(seen, failure.violation)
     told += "" if failure.law in codes else f"No row shows it: {why}.\n"
@@ -108,6 +111,16 @@ def _save(path: Path, program: Program) -> None:
 
 def _headline(failure: Failure) -> str:
     return headline(violation_document(failure.violation))
+
+
+def _own(trace: Trace) -> list[tuple[str, Path]]:
+    """Modules of the user's rules that a trace needs, each with the directory in which it was found."""
+    places = [part.partition("=")[2] for part in trace.build.split(SEPARATOR)[1:]]
+    found = []
+    for name in dict.fromkeys(place.partition(":")[0] for place in places):
+        file = Path(sys.modules[name].__file__ or name)
+        found.append((name, file.resolve().parents[name.count(".") + (file.name == "__init__.py")]))
+    return found
 
 
 def _watched(trace: Trace, build: Build) -> tuple[list[Sample], set[str]]:
@@ -131,6 +144,9 @@ def _scenario(failure: Failure, minimal: Trace) -> tuple[str, str]:
     comments = [
         f"Found by the driver {failure.driver} with seed {failure.seed}: {_headline(failure)}.",
         f"{violation.code} on {minimal.build}: {_moral(build)}",
+    ]
+    comments += [
+        f"It needs the module {name} of the rule, in the current directory or on sys.path." for name, _ in _own(minimal)
     ]
     summary = shorten(f"{violation.code} on {base_of(minimal.build)}: {violation.message}", _SUMMARY, placeholder="...")
     named = replace(minimal, scenario=summary, seed=0)

@@ -87,6 +87,9 @@ def test_the_scenario_of_a_rule_under_test_fails_until_the_rule_is_right(kvtwin:
     folder = failures.write(tmp_path / "kept", failure, COMMAND)
     path = folder / f"{folder.name}.yaml"
     assert kvtwin("run", path).code == 1
+    told = f"run it in {tmp_path} or with that on PYTHONPATH: the rule's module own_extra_rule"
+    assert told in (folder / "repro.txt").read_text().splitlines()
+    assert "# It needs the module own_extra_rule of the rule, " in path.read_text()
     path.write_text(path.read_text().replace("build: unified+claim=own_extra_rule:deep", "build: unified"))
     assert kvtwin("run", path).code == 0
 
@@ -102,7 +105,9 @@ def test_the_story_has_a_line_an_op_and_the_law_on_the_last(tmp_path: Path) -> N
     assert all(line[column - 1] == " " for line in told for column in columns if len(line) > column)
     assert any("claims 0 cached tokens" in line for line in told)
     assert last.startswith("FLIGHT broke (worker 1, request 1, pool target, page 4, step 1): a transfer writes a page")
-    assert last.endswith("expected no step in flight uses it, found step 1 of request 0 has the page in its row")
+    found = "expected no step in flight uses it, found step 1 of request 0 has the page in its row"
+    (row,) = (line for line in told if line.endswith("<-- FLIGHT"))
+    assert last.endswith(f"{found}; noticed at op {row.split()[0]}")
 
 
 def test_the_picture_shows_lanes_pages_and_the_broken_law(tmp_path: Path) -> None:
@@ -111,7 +116,10 @@ def test_the_picture_shows_lanes_pages_and_the_broken_law(tmp_path: Path) -> Non
     assert svg.read_bytes() == (failures.write(tmp_path / "two", failure, COMMAND) / "timeline.svg").read_bytes()
     words = ["".join(text.itertext()) for text in ElementTree.parse(svg).iter("{http://www.w3.org/2000/svg}text")]
     assert {"request 0", "request 1", "request 2", "claims 16", "suspended", "h14", "free in target"} <= set(words)
-    assert any(word.startswith("FLIGHT broke on fault:step-before-load") for word in words)
+    (title,) = (word for word in words if word.startswith("FLIGHT broke on fault:step-before-load"))
+    last = (svg.parent / "story.txt").read_text().splitlines()[-1]
+    assert "; noticed at " in title
+    assert title.rpartition("; ")[2] == last.rpartition("; ")[2]
     assert not any("T00:" in word or "2026" in word for word in words)
 
 
