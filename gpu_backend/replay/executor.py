@@ -217,8 +217,6 @@ class DeviceWorld(Follower):
         memory = self.memory
         memory.rules = plan.device
         self.records.iteration = plan.iteration
-        for found in memory.findings:
-            found.clear()
         batch = self._run_up_to_batch(plan.records, len(plan.records))
         self._head, self._done = None, 0
         self._told = self.steps.run(plan, accepted, batch)

@@ -53,7 +53,11 @@ class Journal:
         """Copy everything to the host behind what runs now; no event comes any more."""
         if not self._tensors:
             return
-        flat = torch.cat([tensor.reshape(-1).long() for tensor in self._tensors])
+        first = self._tensors[0]
+        if len(self._tensors) == 1 and first.is_cuda and first.dtype is torch.int64:
+            flat = first.reshape(-1)  # all that a graph left
+        else:
+            flat = torch.cat([tensor.reshape(-1).long() for tensor in self._tensors])
         if not flat.is_cuda:
             self._host = flat
             return

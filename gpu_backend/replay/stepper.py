@@ -49,6 +49,8 @@ class Stepper:
         if self.graphs is not None and alone and self.graphs.serves(plan.device):
             told = self._replayed(self.graphs, plan, generation, taken, batch)
         else:
+            for found in self.memory.findings:  # a graph does so itself
+                found.clear()
             self.records.flush(batch)
             self._upload(plan)
             self._rows(context, generation, taken, plan.iteration)
@@ -101,7 +103,7 @@ class Stepper:
 
     def _live(self, plan: StepPlan, accepted: Sequence[int]) -> tuple[list[ContextRow], list[GenerationRow], list[int]]:
         """Rows whose requests have not ended; those of others run on, and nobody looks."""
-        known = self.memory.known
+        known, loaded = self.memory.known, self.memory.loaded
         context = [row for row in plan.context if row.owner in known]
         generation, taken = [], []
         for row, count in zip(plan.generation, accepted, strict=True):
@@ -109,7 +111,8 @@ class Stepper:
                 generation.append(row)
                 taken.append(count)
         for row in (*context, *generation):
-            self.memory.load(row.slot, row.owner)
+            if loaded[row.slot] != row.owner:
+                self.memory.load(row.slot, row.owner)
         return context, generation, taken
 
     def _upload(self, plan: StepPlan) -> None:
