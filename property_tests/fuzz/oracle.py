@@ -9,8 +9,8 @@ No tree, no hash, no counter: lists, sets and loops over tokens, for toy sizes. 
   reach. The declared slack is what makes this less than the deepest legal depth: keys D (a match needs D tokens of
   evidence behind e); windowed claim W + B - 1 (a fresh mirror starts up to that far below the target's match, and no
   draft match is lost for it); page boundary B - 1 (only multiples of the page are tried); last page B; no match inside
-  a page at 32 children or more. Besides, a tree asks for all cells of each live page, and inside a page it may take any
-  child that agrees that far, so all of them have to serve.
+  a page at as many siblings as the world says (32), or more. Besides, a tree asks for all cells of each live page, and
+  inside a page it may take any child that agrees that far, so all of them have to serve.
 
 Where the specification leaves a choice: sinks are kept by whole pages and read by tokens. A fresh mirror's limit is
 the policy's, L + 1 - W; ``spare=1`` gives the read bound L + 2 - W. Two separate trees with windows on both sides
@@ -38,8 +38,6 @@ from property_tests.fuzz.oracle_records import (
     Rule,
     World,
 )
-
-MOST_CHILDREN = 32
 
 # 1. What is live
 
@@ -243,7 +241,7 @@ def found(world: World, tree: Sequence[Group], pages: Sequence[Published], promp
             return False
     if start == tokens - behind:
         return True
-    root = prompt[: start + behind]
+    root = prompt[: start + behind] if start else ()  # every first page is a child of the root
     children = {key[: start + world.page + behind] for key in keys if len(key) > len(root) and key[: len(root)] == root}
     for child in children:
         if child[:tokens] == prompt[:tokens]:
@@ -252,7 +250,7 @@ def found(world: World, tree: Sequence[Group], pages: Sequence[Published], promp
                 there = covered(group, own, prompt)
                 if any(cell >= start and cell not in there for cell in live(world, group, depth)):
                     return False
-    return len(children) < MOST_CHILDREN
+    return len(children) < world.children
 
 
 def certain(world: World, groups: Sequence[Group], seen: View, depth: int) -> bool:

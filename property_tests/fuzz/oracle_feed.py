@@ -40,9 +40,8 @@ POLICIES: dict[PublishPolicy, Policy] = {
 class Asked:
     """What the oracle is asked about a build: a world and a rule for requests that draft, others for plain ones.
 
-    ``whole``: keys or rule know whole pages only, the rule is none of :data:`CLAIMS` itself, or siblings are many
-    before the oracle says so: a claim may be a page less one token below what it promises, and it is asked for
-    soundness alone.
+    ``whole``: keys or rule know whole pages only, or the rule is none of :data:`CLAIMS` itself: a claim may
+    be a page less one token below what it promises, and it is asked for soundness alone.
     """
 
     world: World
@@ -60,15 +59,15 @@ def asked(twin: Twin, build: Build) -> Asked | None:
     groups = [group_of(column) for column in twin.columns if paired or not column.draft]
     target = tuple(group for group in groups if group.side == "target")
     shifted = isinstance(rules.keys, ShiftedStream | LookaheadHash) and paired
-    world = World(page, tuple(groups), twin.shape is Shape.UNIFIED and paired, shifted)
+    children = config.limits.partial_children
+    world = World(page, tuple(groups), twin.shape is Shape.UNIFIED and paired, shifted, children)
     rule = rule_of(twin, build)
     if rule is None:
         return None
     claim = twin.claim_rule
     whole = rule.drop or isinstance(rules.keys, LookaheadHash) or (isinstance(claim, TargetOnly) and claim.full_pages)
     whole = whole or type(claim) not in CLAIMS  # a rule of somebody else's may claim less on purpose
-    few = config.limits.partial_children != oracle.MOST_CHILDREN  # the oracle has one limit
-    return Asked(world, rule, World(page, target), whole or few or not rules.publish.partial_pages)
+    return Asked(world, rule, World(page, target, children=children), whole or not rules.publish.partial_pages)
 
 
 def group_of(column: Column) -> Group:

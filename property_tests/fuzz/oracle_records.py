@@ -32,16 +32,21 @@ class Group:
     stored: int | None = None
 
 
+MOST_CHILDREN = 32
+
+
 @dataclass(frozen=True)
 class World:
     """``page`` is B, for all groups. ``one_tree``: target and draft share a prefix tree (unified layout); else each has
     its own. ``shifted``: pages are keyed on the stream shifted by D; else on raw tokens, and each match gives D back.
+    ``children``: siblings among which a match still may end inside a page are fewer than that.
     """
 
     page: int
     groups: tuple[Group, ...]
     one_tree: bool = False
     shifted: bool = False
+    children: int = MOST_CHILDREN
 
     @property
     def lookahead(self) -> int:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from model.config import PublishPolicy
 from model.faults import FAULTS, resolve_build
 from model.ops import At, Op, Outcome, World
+from model.rules.claim import WindowedPair
 from property_tests.fuzz.choices import Seeded
 from property_tests.fuzz.generate.mix import SLOTTED, Mix, mix_for
 from property_tests.fuzz.generate.setup import setup
@@ -17,6 +19,7 @@ from property_tests.fuzz.oracle_feed import OracleFeed
 from property_tests.fuzz.swarm import Driver
 from property_tests.laws.worlds import CORRECT
 
+ALWAYS = ((PublishPolicy.ALL_REUSABLE, 1),)
 # Fault, programs to search through, what the oracle says.
 SPEAKS = (
     ("claim-plus1", 400, "the limit without draft pages is"),
@@ -87,6 +90,31 @@ def objections(name: str, programs: int) -> Iterator[str]:
 def test_the_oracle_speaks_where_a_claim_or_a_page_is_bad(name: str, programs: int, words: str) -> None:
     """Goal: its silence means something. Method: programs until it objects, and what it objects to."""
     assert any(words in sentence for sentence in objections(name, programs))
+
+
+@pytest.mark.parametrize(("build", "seed"), [("sglang-fused", 1051), ("joint-18093", 1302), ("sglang-fused", 1302)])
+def test_all_first_pages_are_siblings_where_two_are_too_many(build: str, seed: int) -> None:
+    """With shifted keys the first tokens of two pages may differ, and both hang from the root."""
+    oracle = listened(build, seed, Mix())
+    assert oracle.asked is not None and oracle.asked.world.children == 2 and not oracle.asked.whole
+    assert oracle.objections == []
+
+
+def test_a_rule_of_somebody_elses_is_asked_for_soundness_alone() -> None:
+    """Goal: claiming less on purpose is no fault. Method: a rule derived from the paired one, and the paired one."""
+
+    class Shy(WindowedPair):
+        """Claims like its base; what it promises is its own affair."""
+
+    build = resolve_build("unified")
+    assert isinstance(build.rules.claim, WindowedPair)
+    shy = replace(build, rules=replace(build.rules, claim=Shy()))
+    plan = setup(Seeded(1), build, replace(Mix(), workers=(1, 0, 0, 0), windowless=0, policies=ALWAYS))
+    for kind, whole in ((build, False), (shy, True)):
+        world = plan.open(kind, "off")
+        assert isinstance(world, World)
+        oracle = OracleFeed(world.engine, kind)
+        assert oracle.asked is not None and oracle.asked.whole is whole
 
 
 @pytest.mark.parametrize("seed", [237, 324, 376, 574, 747])
