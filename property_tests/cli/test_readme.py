@@ -15,6 +15,7 @@ README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(?:console|sh)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 COMMANDS = [line.removeprefix("$ ") for block in BLOCKS for line in block.splitlines() if line.startswith("$ ")]
 KVTWIN = [command for command in COMMANDS if command.startswith("kvtwin ")]
+FOLDER = re.compile(r"\bruns/[\w-]+")
 MAKE = [command for command in COMMANDS if command.startswith("make ")]
 
 
@@ -32,12 +33,30 @@ def test_make_targets_exist(command: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_commands_run_one_after_the_other(tmp_path: Path) -> None:
+def groups() -> list[list[str]]:
+    """The commands in the order of the text, those that name one folder together: they read what the first wrote."""
+    found: dict[str, list[str]] = {}
+    for command in KVTWIN:
+        folder = FOLDER.search(command)
+        found.setdefault(folder[0] if folder else command, []).append(command)
+    return list(found.values())
+
+
+def test_a_command_that_reads_a_folder_comes_behind_the_one_that_writes_it() -> None:
+    assert sorted(command for group in groups() for command in group) == sorted(KVTWIN)
+    written = [group for group in groups() if FOLDER.search(group[0])]
+    assert all(f"--out {FOLDER.findall(group[0])[0]}" in group[0] for group in written)
+    assert sum(len(group) > 1 for group in written) >= 3
+    assert all(len(set(FOLDER.findall(command))) <= 1 for command in KVTWIN)
+
+
+@pytest.mark.parametrize("group", groups(), ids=lambda group: group[0])
+def test_the_commands_run_one_after_the_other(tmp_path: Path, group: list[str]) -> None:
     """In the order of the text, in one folder; ``# exits N`` behind a command is its exit code, else it is 0."""
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     wrong = []
-    for command in KVTWIN:
+    for command in group:
         stated = re.search(r"# exits (\d)", command)
         done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
         if done.returncode != int(stated[1] if stated else 0) or "Traceback" in done.stderr:
