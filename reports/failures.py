@@ -80,11 +80,10 @@ def _fill(folder: Path, name: str, failure: Failure, command: str, place: Path) 
         stamp(folder, "failure")
         return
     seen, codes = _watched(minimal, find(minimal.build))
-    scenario, why = "", ""
-    if failure.law in codes:
-        scenario, why = _scenario(failure, minimal)
-    else:  # a law that only the fuzzer judges: an objection of its oracle, what a machine expects of a whole scenario
-        again, why = command, f"{failure.law} is not among what a replay of {MINIMAL} breaks; the fuzzer judged it"
+    scenario, why = _scenario(failure, minimal)
+    if failure.law not in codes:  # only the fuzzer judges it: its oracle, what a machine expects of a whole scenario
+        again, scenario = command, ""
+        why = why or f"{failure.law} is not among what a replay of {MINIMAL} breaks; the fuzzer judged it"
     if seen and seen[-1].traceback:
         (folder / TRACEBACK).write_text(seen[-1].traceback, encoding="utf-8")
     if scenario:
