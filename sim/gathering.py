@@ -31,7 +31,7 @@ class Course:
     crashed: bool = False
 
 
-def note_crash(world: World | Cluster, course: Course, error: Exception) -> None:
+def note_crash(world: World | Cluster, course: Course, error: Exception | SystemExit) -> None:
     """Tell of an ``error`` as a broken law, CRASH, where rules of the user's are under test; raise it where none are.
 
     The run ends with it. Such a rule may have raised it, or have answered what the model cannot take.
@@ -54,7 +54,7 @@ def gather(world: World | Cluster, name: str, seed: int, course: Course, expecte
     if not (course.interrupted or course.crashed):
         try:
             world.drain()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             note_crash(world, course, error)
     if course.crashed:
         decisions = memory = "not computed (crashed)"

@@ -134,7 +134,7 @@ def _serve(
         course.interrupted = True
         course.duration_ns = int(env.now)
         course.device_busy_ns = server.busy_ns()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         note_crash(world, course, error)
         course.duration_ns = int(env.now)
     else:
@@ -177,7 +177,7 @@ def apply_ops(
                 progress(place + 1, len(ops))
     except KeyboardInterrupt:
         course.interrupted = True
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         note_crash(world, course, error)
     if skipped:
         count = "1 op was" if len(skipped) == 1 else f"{len(skipped)} ops were"
