@@ -170,6 +170,8 @@ def drill(
 
     interrupts.raise_again()
     if blind:
+        if device is not None or check is not options.Thorough.EXHAUSTIVE:
+            raise sources.usage("expected neither --device nor --check beside --blind, whose laws are exhaustive")
         _drill_blind((*(name or ()), *(fault or ())), tuple(driver or ()), budget, workers, json)
     if budget or driver or workers:
         raise sources.usage("expected --budget, --driver and --workers only beside --blind")

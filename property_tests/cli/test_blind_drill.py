@@ -64,6 +64,8 @@ def test_without_names_every_fault_is_given_to_both_drivers() -> None:
         ("--blind", "--driver", "luck"),
         ("--blind", "--budget", "0"),
         ("--budget", "3"),
+        ("--blind", "--device", "cpu"),
+        ("--blind", "--check", "incremental"),
         ("--driver", "swarm"),
         ("--workers", "2"),
     ],

@@ -95,6 +95,8 @@ def test_the_cpu_mode_is_the_references() -> None:
             "table": kernels.convert,
             "check": lambda call: kernels.check(call, 100),
             "slots": kernels.update_slots,
+            "writes": kernels.judge_writes,
+            "claims": kernels.claim,
         }[name]
         run(found)
         assert contract.error(found, wanted) == 0
