@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from typing import Any
 
 from scenarios.errors import InputError, quote
@@ -66,7 +67,7 @@ class Cluster:
 
     def renew(self) -> None:
         """Connect again; OSError, in words, where the scheduler is gone."""
-        self._client.close(timeout=1)
+        self._close(1)
         try:
             self._client = self._connect()
         except OSError as error:
@@ -75,7 +76,12 @@ class Cluster:
 
     def leave(self, at_once: bool) -> None:
         """Close the connection; the cluster is not ours to end."""
-        self._client.close(timeout=1 if at_once else CONNECT_S)
+        self._close(1 if at_once else CONNECT_S)
+
+    def _close(self, seconds: float) -> None:
+        """Close the client; one whose scheduler died may fail at that, which changes nothing for what comes after."""
+        with suppress(OSError, RuntimeError):
+            self._client.close(timeout=seconds)
 
     def _connect(self) -> Any:
         return self._distributed.Client(self.address, timeout=CONNECT_S, set_as_default=False)
