@@ -368,7 +368,7 @@ class Shadow(SlotStore):
         if self.laws is not None:
             self.laws.drafter_read(self, row, after)
         if first and self.claims is not None:
-            self.claims.drafted(row, reader, after)
+            self.claims.drafted(row, reader, self.base[row.slot] * self.page, after)
 
     def _draft_cells(self, row: GenerationRow, after: int, length: int) -> None:
         """Cells that the drafter's pass leaves behind its context of ``after`` tokens, folded from ``length`` on."""

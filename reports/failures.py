@@ -90,8 +90,8 @@ def _fill(folder: Path, name: str, failure: Failure, command: str, place: Path) 
         (folder / f"{name}.yaml").write_text(scenario, encoding="utf-8")
     else:
         found.append(f"no scenario file: {why}")
-    for name, where in _own(minimal):
-        found.append(f"run it in {where} or with that on PYTHONPATH: the rule's module {name}")
+    for module, where in _own(minimal):
+        found.append(f"run it in {where} or with that on PYTHONPATH: the rule's module {module}")
     (folder / REPRO).write_text("\n".join([again, *found]) + "\n", encoding="utf-8")
     told = story(seen, failure.violation)
     told += "" if failure.law in codes else f"No row shows it: {why}.\n"

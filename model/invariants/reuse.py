@@ -23,10 +23,10 @@ from model.reader import Reader
 from model.rules.claim import TargetOnly
 
 if TYPE_CHECKING:
+    from model.cells import CellStore
     from model.engine import Engine
     from model.joint import Column
     from model.request import Request
-    from model.shadow import Shadow
 
 
 @dataclass(slots=True)
@@ -99,16 +99,16 @@ class Held:
 
 
 class ReuseLaw:
-    """Judge of the claims of one engine. Its shadow reports publications, moves, claims and first drafter passes."""
+    """Judge of the claims of one engine. Its memory reports publications, moves, claims and first drafter passes."""
 
-    def __init__(self, engine: Engine, docket: Docket, shadow: Shadow) -> None:
+    def __init__(self, engine: Engine, docket: Docket, memory: CellStore) -> None:
         twin = engine.twin
-        self.engine, self.docket, self.shadow = engine, docket, shadow
+        self.engine, self.docket, self.memory = engine, docket, memory
         self.columns = twin.columns if twin.paired else tuple(column for column in twin.columns if not column.draft)
         self.target_columns = tuple(column for column in twin.columns if not column.draft)
         self.draft_columns = tuple(column for column in twin.columns if column.draft)
         self.span = twin.tag_span if twin.paired else 0
-        self.published_pages = PublishedPages(shadow)
+        self.published_pages = PublishedPages(memory)
         self.whole = twin.claim_rule.window_valid(twin.paired, twin.window)
         self._fresh: dict[int, Claimed] = {}  # owner -> claim of the pass that runs
         self._open: dict[int, Claimed] = {}  # owner -> claim whose first drafter pass is to come
@@ -119,7 +119,7 @@ class ReuseLaw:
 
     def noted(self, request: Request) -> None:
         """A request claimed what the pools hold of it: remember what is cached at this moment."""
-        pools, claim, keys = self.shadow.pools, request.claim, request.keys
+        pools, claim, keys = self.memory.pools, request.claim, request.keys
         assert keys is not None
         entry = Claimed(
             request.owner,
@@ -205,12 +205,15 @@ class ReuseLaw:
         if entry is not None:
             entry.binds += 1
 
-    def drafted(self, row: GenerationRow, reader: Reader, after: int) -> None:
-        """The first drafter pass after a claim, at context ``after``: what it sees, what is left behind."""
+    def drafted(self, row: GenerationRow, reader: Reader, hidden: int, after: int) -> None:
+        """The first drafter pass after a claim, at context ``after``: what it sees, what is left behind.
+
+        ``hidden``: the position from which its slot shows the drafter's cells.
+        """
         entry = self._open.pop(reader.owner, None)
         if entry is None:
             return
-        self._window(entry, self.shadow.base[row.slot] * self.shadow.page, after)
+        self._window(entry, hidden, after)
         self._branch_published(entry, reader)
         self._retained(entry, row)
         self._depth(entry)
@@ -237,7 +240,7 @@ class ReuseLaw:
         if entry.binds > 1 and not self.engine.rules.slots.parks:
             return  # a slots rule that keeps no base of an absent request takes the window from it
         self.docket.count("AL")
-        page, twin = self.shadow.page, self.engine.twin
+        page, twin = self.memory.page, self.engine.twin
         window = twin.window or 0
         allowed = 0
         if entry.fresh and entry.tokens == entry.match and entry.tokens <= entry.length + 1 - window:
@@ -255,7 +258,7 @@ class ReuseLaw:
                     column.pool.name,
                     -1,
                     low,
-                    self.shadow.iteration,
+                    self.memory.iteration,
                     expected=f"the window [{low}, {after}) behind a claim of {entry.tokens}",
                     found=f"hidden below {hidden}: {valid:.2f} of it is valid",
                 )
@@ -265,9 +268,9 @@ class ReuseLaw:
         """Who recomputed the window before a branch point has published it there."""
         if entry.branch < 0 or self._broken(entry):
             return
-        page, shadow = self.shadow.page, self.shadow
+        page, pool_of = self.memory.page, self.memory.pool_of
         for column in self.draft_columns:
-            pool = shadow.pool_of[column.index]
+            pool = pool_of[column.index]
             index = self.published_pages.slots[pool]
             firsts = reader.views[column.index]
             first = column.lifecycle.read_from(entry.branch) // page
@@ -284,7 +287,7 @@ class ReuseLaw:
 
     def _retained(self, entry: Claimed, row: GenerationRow) -> None:
         """What is published at the end of a prompt is what a longer one can ask for: its window D tokens earlier."""
-        twin, page = self.engine.twin, self.shadow.page
+        twin, page = self.engine.twin, self.memory.page
         asked = entry.prompt_length - self.span
         if not twin.paired or not entry.partial or entry.length != entry.prompt_length or asked <= entry.tokens:
             return
@@ -308,5 +311,5 @@ class ReuseLaw:
     def _report(self, entry: Claimed, message: str, expected: str, why: str) -> None:
         found = f"a claim of {entry.tokens} of {entry.length}" + (f"; {why}" if why else "")
         pool = self.columns[-1].pool.name
-        step = self.shadow.iteration
+        step = self.memory.iteration
         self.docket.report(Violation("REUSE", message, entry.request_id, pool, -1, entry.tokens, step, expected, found))

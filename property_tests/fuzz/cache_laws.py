@@ -41,7 +41,7 @@ class CacheLaws:
         self.correct = correct  # whether the two looks have to agree: a bad rule may break what an op did not touch
         self.full_every = 1 if check == "full" else EVERY
         self.memory = CacheMemory(self.twin, docket, engine.log)
-        self.claims = self.memory.claims = ReuseLaw(engine, docket, self.memory)  # type: ignore[arg-type]
+        self.claims = self.memory.claims = ReuseLaw(engine, docket, self.memory)
         self.requests: dict[int, int] = {}  # owner -> request id, ended ones too
         self.references = ReferenceLaw(self.twin, docket, self._request_of, True, self._tenant)
         self.index = IndexLaw(self.twin, docket, self._tenant)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -135,7 +136,7 @@ def run(asked: Asked, desk: Desk) -> Campaigned:
         crew: Crew = Cluster(asked.cluster) if asked.cluster else local(asked.workers)
         runs = shards.runner(order)
         command = command_of(order, asked.rules)
-        keep = lambda failure: desk.keep(failure, command)  # noqa: E731
+        keep = partial(desk.keep, command=command)
         return Campaign(order, budget, crew, ledger, runs, keep=keep, drop=desk.drop, tell=desk.tell).run()
     finally:
         ledger.close()

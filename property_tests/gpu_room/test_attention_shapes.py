@@ -27,7 +27,10 @@ EXAMPLES = settings(
 def cases(draw: st.DrawFn) -> AttentionCase:
     """Small cases: one to three rows, up to 120 tokens each."""
     rows = draw(st.integers(1, 3))
-    of_row = lambda low, high: tuple(draw(st.lists(st.integers(low, high), min_size=rows, max_size=rows)))  # noqa: E731
+
+    def of_row(low: int, high: int) -> tuple[int, ...]:
+        return tuple(draw(st.lists(st.integers(low, high), min_size=rows, max_size=rows)))
+
     widths, past = of_row(1, 9), of_row(0, 110)
     kv_heads = draw(st.sampled_from((1, 2)))
     starts = tuple(draw(st.integers(0, max(0, p))) for p in past) if draw(st.booleans()) else ()
