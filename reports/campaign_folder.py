@@ -45,6 +45,11 @@ class CampaignFolder:
         """The file of the ledger."""
         return None if self.target is None else self.target / LEDGER
 
+    @property
+    def summary(self) -> Path | None:
+        """The file of the summary."""
+        return None if self.target is None else self.target / SUMMARY
+
     def keep(self, failure: Failure, command: str) -> str:
         """Write the folder of a failure that ``command`` found; its name below the target, or nothing."""
         if self.target is None:
@@ -83,8 +88,8 @@ class CampaignFolder:
 
     def summarise(self, text: str) -> None:
         """Write the summary."""
-        if self.target is not None:
-            write_lines(self.target / SUMMARY, [text.removesuffix("\n")])
+        if self.summary is not None:
+            write_lines(self.summary, [text.removesuffix("\n")])
 
 
 def _tidy(target: Path) -> None:

@@ -60,9 +60,19 @@ class Desk:
         if self._live is not None:
             self._live.update(Group(*_state(so_far, monotonic() - self._began)))
 
+    def note(self, line: str) -> None:
+        """A line on standard error, above what is shown there."""
+        if self._live is not None:
+            self._live.console.print(Text(f"kvtwin: {line}"))
+        else:
+            terminal.complain(line)
+
     def close(self, order: dict[str, Any], done: Campaigned) -> None:
         """Write what the folder says of the whole campaign."""
-        self._folder.summarise(dump(document(order, done)))
+        try:
+            self._folder.summarise(dump(document(order, done)))
+        except OSError as error:
+            done.unwritten = done.unwritten or f"cannot write {self._folder.summary}: {error.strerror or error}"
 
 
 def _state(so_far: Campaigned, seconds: float) -> list[Text]:
@@ -83,8 +93,8 @@ def _state(so_far: Campaigned, seconds: float) -> list[Text]:
 
 
 def exit_code(done: Campaigned) -> int:
-    """4 if the harness crashed, 1 if a law broke, 130 after Ctrl-C, 3 if nothing was checked, else 0."""
-    if done.crashes:
+    """4 if the harness crashed or could not write, 1 if a law broke, 130 after Ctrl-C, 3 if it checked nothing."""
+    if done.crashes or done.unwritten:
         return 4
     if done.causes:
         return 1
@@ -118,6 +128,7 @@ def document(order: dict[str, Any], done: Campaigned) -> dict[str, Any]:
         ],
         "crashes": [{"example": crash.example, "error": crash.what} for crash in done.crashes],
         "interrupted": done.interrupted,
+        "not_written": done.unwritten or None,
         "exit_code": exit_code(done),
     }
 
@@ -143,10 +154,20 @@ def _rate(count: int, seconds: float) -> float:
 
 
 def show(order: dict[str, Any], done: Campaigned, json: bool, out: Path | None) -> None:
-    """Print the campaign: what it reached, which laws it evaluated, what broke, and how fast it went."""
+    """Print the campaign: what it reached, which laws it evaluated, what broke, and how fast it went.
+
+    What could not be written is a line on standard error beside it.
+    """
     if json:
         sys.stdout.write(dump(document(order, done)))
-        return
+    else:
+        _show(order, done, out)
+    if done.unwritten:
+        sys.stdout.flush()
+        terminal.complain(f"{done.unwritten}; called again, the campaign goes on from what is written")
+
+
+def _show(order: dict[str, Any], done: Campaigned, out: Path | None) -> None:
     screen = terminal.console()
     totals = done.totals
     terminal.show_lines(screen, f"Reached: {_features(done) or 'nothing'}.")
@@ -213,7 +234,12 @@ def _show_verdict(screen: Console, order: dict[str, Any], done: Campaigned) -> N
     took = f"{plural(totals.examples, 'example')}{earlier} in {done.seconds:,.1f} s"
     speed = f"{rate}, {plural(done.workers, 'worker')}"
     if done.causes:
-        verdict = Text(f"a law broke in {done.failures:,}, of {plural(len(done.causes), 'cause')}", "bold red")
+        until = " until a file could not be written" if done.unwritten else ""
+        words = f"a law broke in {done.failures:,}, of {plural(len(done.causes), 'cause')}{until}"
+        verdict = Text(words, "bold red")
+    elif done.unwritten and not done.crashes:
+        words = "no law broke" if done.checked else "nothing was checked"
+        verdict = Text(f"{words} until a file could not be written", "bold red")
     elif code == 4:
         verdict = Text("not judged, since kvtwin crashed", "bold red")
     elif code == INTERRUPTED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 FOUR_BUILDS = "target-only,paired-22,unified-page,unified"
 GEOMETRY = "minimax-m3.1-flash-like"
+MOST_WORKERS = max(64, 4 * (os.cpu_count() or 1))  # processes: more of them only take each other's memory and time
 
 
 class Check(enum.StrEnum):
@@ -84,7 +86,9 @@ ListGrids = Annotated[bool, typer.Option("--list", help="List the grids and thei
 
 # -- of a campaign -----------------------------------------------------------------------------------------------------
 
-Workers = Annotated[int | None, typer.Option("--workers", metavar="N", min=1, help="Processes; the cores.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", metavar="N", min=1, max=MOST_WORKERS, help="Processes; the cores.")
+]
 Minutes = Annotated[float | None, typer.Option("--minutes", metavar="M", help="How long; as the profile says.")]
 Examples = Annotated[int | None, typer.Option("--examples", metavar="N", min=1, help="How many programs instead.")]
 Rotation = Annotated[

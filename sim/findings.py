@@ -111,7 +111,8 @@ class Campaigned:
 
     ``totals`` has no failures: those are ``causes``, the shortest program first, and in ``further`` by law and build
     how many more there were that nobody shrank. ``resumed`` counts the examples of earlier sessions, ``workers`` the
-    processes of this one.
+    processes of this one. ``unwritten`` says which file could not be written and why: what came from then on is told
+    here and stands in no ledger, so that the next session runs it again.
     """
 
     totals: ShardResult = field(default_factory=ShardResult)
@@ -122,6 +123,7 @@ class Campaigned:
     resumed: int = 0
     workers: int = 1
     interrupted: bool = False
+    unwritten: str = ""
 
     @property
     def failures(self) -> int:

@@ -17,6 +17,7 @@ import pytest
 from model.builds import BUILDS
 from model.invariants import INVARIANTS
 from property_tests.cli.conftest import Command
+from property_tests.fuzz.campaign import ENDING
 
 KVTWIN = [sys.executable, "-m", "kvtwin"]
 SMALL = ("fuzz", "--build", "unified,paired-22", "--examples", "24", "--workers", "1")
@@ -140,6 +141,7 @@ BAD = {
     "no time at all": ("--minutes", "nan"),
     "no example": ("--examples", "0"),
     "no worker": ("--examples", "3", "--workers", "0"),
+    "more workers than can be of use": ("--examples", "3", "--workers", "100000"),
     "an unknown build": ("--build", "unifid"),
     "a build twice": ("--build", "unified,unified"),
     "an unknown fault": ("--build", "fault:raw-key"),
@@ -284,7 +286,7 @@ def test_a_killed_worker_and_ctrl_c_lose_nothing(tmp_path: Path, kvtwin: Command
     await_lines(lines_of(ledger) + 2)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (130, "kvtwin: interrupted\n")
+    assert (process.returncode, err) == (130, f"kvtwin: {ENDING}\nkvtwin: interrupted\n")
     assert "interrupted; no law broke until then" in " ".join(out.split())
     document = json.loads((tmp_path / "kept/campaign.json").read_text())
     assert (document["interrupted"], document["crashes"], document["exit_code"]) == (True, [], 130)

@@ -24,6 +24,7 @@ RunShard = Callable[[Order, int, int, float | None], ShardResult]
 Keep = Callable[[Failure], str]
 Drop = Callable[[str], None]
 Tell = Callable[[Campaigned], None]
+Note = Callable[[str], None]
 
 SHARD_S = 1.5  # seconds that a shard should take: long against what it costs to hand it out
 FIRST_SHARD, LARGEST_SHARD = 8, 4096  # examples
@@ -31,6 +32,7 @@ BLOCK = 16  # examples of a shard of a machine, whose examples hypothesis number
 QUEUED = 2  # shards handed out for each lane, so that none waits for the next
 LOOK_S = 0.2  # how often budget and Ctrl-C are looked at
 CRASHES_BORNE = 3  # of one session
+ENDING = "the campaign ends after the shards at work; Ctrl-C again ends it at once"
 SILENT_S, LATE_S = 600.0, 90.0  # without a shard that ends, and that at the end of a session, until what runs is killed
 
 
@@ -79,7 +81,7 @@ class Campaign:
     """One session of a campaign. ``run`` runs a shard, ``keep`` writes a failure and returns its folder's name.
 
     ``drop`` removes such a folder, of a cause that is no longer told or that another failure stands for. ``tell`` is
-    called with the state after each shard.
+    called with the state after each shard, ``note`` with a line for whoever waits.
     """
 
     def __init__(
@@ -93,12 +95,14 @@ class Campaign:
         keep: Keep | None = None,
         drop: Drop | None = None,
         tell: Tell | None = None,
+        note: Note | None = None,
     ) -> None:
         self.order, self.budget, self.crew, self.ledger = order, budget, crew, ledger
         self._run_shard = run
         self._keep = keep or (lambda failure: "")
         self._drop = drop or (lambda folder: None)
         self._tell = tell or (lambda so_far: None)
+        self._note = note or (lambda line: None)
         self._running: dict[Future[ShardResult], Shard] = {}
         self._again: deque[Shard] = deque()  # shards that crashed, or were cut short
         self._suspects: deque[Shard] = deque()  # shards in whose company a process died: they run one at a time
@@ -115,7 +119,7 @@ class Campaign:
         so_far.workers = self.crew.lanes
         at_once = True
         try:
-            with Interrupt() as interrupt:
+            with Interrupt(lambda: self._note(ENDING)) as interrupt:
                 while self._go_on(interrupt):
                     self._gather()
                 so_far.interrupted = interrupt.seen
@@ -130,7 +134,7 @@ class Campaign:
 
     def _go_on(self, interrupt: Interrupt) -> bool:
         """Hand shards out while there is budget; whether any is running."""
-        if interrupt.seen or self._time_left() == 0.0 or self._crashes >= CRASHES_BORNE:
+        if interrupt.seen or self._time_left() == 0.0 or self._over:
             self._dropping = True
             self.crew.drop(self._running)
         elif self._suspects:
@@ -143,6 +147,11 @@ class Campaign:
                     break
                 self._submit(shard)
         return bool(self._running)
+
+    @property
+    def _over(self) -> bool:
+        """Whether going on is of no use: shards crash, or what they bring cannot be written."""
+        return self._crashes >= CRASHES_BORNE or bool(self.ledger.so_far.unwritten)
 
     def _next(self) -> Shard | None:
         if self._again:
@@ -231,8 +240,7 @@ class Campaign:
             before = self.ledger.causes.folders()
             causes = self._causes(result.failures)
             self.ledger.add(shard.begin, shard.begin + ran, result, causes, time.monotonic() - self._began)
-            for folder in sorted(before - self.ledger.causes.folders()):
-                self._drop(folder)
+            self._tidy(before - self.ledger.causes.folders())
         if ran == count and result.seconds > 0.0:
             rate = count / result.seconds
             self._size = max(1, min(LARGEST_SHARD, round(rate * SHARD_S), 2 * max(count, self._size)))
@@ -246,10 +254,27 @@ class Campaign:
             named = (failure.minimal.build, failure.driver, failure.seed, failure.violation.message)
             cause = Cause(failure.law, failure.kinds, *named)
             if known.leads(cause):
-                cause = replace(cause, folder=self._keep(failure))
+                cause = replace(cause, folder=self._kept(failure))
             known.take(cause)
             causes.append(cause)
         return causes
+
+    def _kept(self, failure: Failure) -> str:
+        """Name of the failure's folder; nothing where it cannot be written, as on a full disk."""
+        if self.ledger.so_far.unwritten:
+            return ""
+        try:
+            return self._keep(failure)
+        except (OSError, InputError) as error:
+            self.ledger.stuck(error)
+            return ""
+
+    def _tidy(self, folders: set[str]) -> None:
+        try:
+            for folder in sorted(folders):
+                self._drop(folder)
+        except OSError as error:
+            self.ledger.stuck(error)
 
     def _struck(self, shard: Shard, error: Exception, *, alone: bool = False) -> None:
         """A shard crashed the harness: once may be an accident, twice is looked into, down to one example."""

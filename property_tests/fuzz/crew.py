@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from multiprocessing import get_context
 from threading import current_thread, main_thread
 from types import TracebackType
@@ -150,10 +150,14 @@ def local(workers: int | None) -> Crew:
 
 
 class Interrupt:
-    """A context in which the first Ctrl-C is noted, so that what runs can end, and the second one raises."""
+    """A context in which the first Ctrl-C is noted, so that what runs can end, and the second one raises.
 
-    def __init__(self) -> None:
+    ``note`` is called at the first one, in the handler of the signal: what runs may take a while to end.
+    """
+
+    def __init__(self, note: Callable[[], None] | None = None) -> None:
         self.seen = False
+        self._told = note
 
     def __enter__(self) -> Interrupt:
         self._usual = signal.getsignal(signal.SIGINT)
@@ -165,6 +169,9 @@ class Interrupt:
         if self.seen:
             raise KeyboardInterrupt
         self.seen = True
+        if self._told is not None:
+            with suppress(RuntimeError, OSError):  # the stream was being written just now, or is gone
+                self._told()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if self._usual is signal.default_int_handler:

@@ -64,13 +64,26 @@ class Ledger:
             "features": dict(sorted(result.features.items())),
             "failures": [asdict(cause) for cause in causes],
         }
-        self._write(line)
-        self._take(line)
+        self._note(line)
 
     def crash(self, crash: Crash) -> None:
         """An example ended the harness; it counts as done, or a campaign could never go on behind it."""
-        line = {"crash": asdict(crash)}
-        self._write(line)
+        self._note({"crash": asdict(crash)})
+
+    def stuck(self, error: OSError | InputError) -> None:
+        """Something of the campaign cannot be written: from now on what comes in is summed up, and stands nowhere."""
+        if isinstance(error, OSError):
+            line = f"cannot write {error.filename or self.path}: {error.strerror or error}"
+        else:
+            line = str(error)
+        self.so_far.unwritten = self.so_far.unwritten or line
+
+    def _note(self, line: dict[str, Any]) -> None:
+        try:
+            if not self.so_far.unwritten:
+                self._write(line)
+        except OSError as error:
+            self.stuck(error)
         self._take(line)
 
     # -- the file ----------------------------------------------------------------------------------------------------

@@ -63,6 +63,10 @@ class Desk(Protocol):
         """Show how far it is."""
         ...
 
+    def note(self, line: str) -> None:
+        """Say something to whoever waits."""
+        ...
+
 
 def order_of(asked: Asked) -> Order:
     """What is ordered; raises :class:`InputError` for a name, a rule or a seed that cannot be."""
@@ -137,7 +141,9 @@ def run(asked: Asked, desk: Desk) -> Campaigned:
         runs = shards.runner(order)
         command = command_of(order, asked.rules)
         keep = partial(desk.keep, command=command)
-        return Campaign(order, budget, crew, ledger, runs, keep=keep, drop=desk.drop, tell=desk.tell).run()
+        return Campaign(
+            order, budget, crew, ledger, runs, keep=keep, drop=desk.drop, tell=desk.tell, note=desk.note
+        ).run()
     finally:
         ledger.close()
 

@@ -15,7 +15,7 @@ import pytest
 from model.builds import Build
 from property_tests.fuzz import campaign as campaigns
 from property_tests.fuzz import digest, engine_shards, helpers, machine_shards, shards
-from property_tests.fuzz.campaign import CRASHES_BORNE, Budget, Campaign, Keep, RunShard
+from property_tests.fuzz.campaign import CRASHES_BORNE, ENDING, Budget, Campaign, Keep, Note, RunShard
 from property_tests.fuzz.crew import Alone, Crew, Processes, local
 from property_tests.fuzz.ledger import Ledger
 from property_tests.fuzz.order import SHRUNK, Order
@@ -37,11 +37,13 @@ def campaign(
     keep: Keep | None = None,
     order: Order = ORDER,
     tell: Callable[[Campaigned], None] | None = None,
+    note: Note | None = None,
 ) -> Campaigned:
     """One session, in this process unless told otherwise."""
     ledger = Ledger(path, order, digest.of_code())
     try:
-        return Campaign(order, Budget(seconds, examples), crew or Alone(), ledger, run, keep=keep, tell=tell).run()
+        budget, crew = Budget(seconds, examples), crew or Alone()
+        return Campaign(order, budget, crew, ledger, run, keep=keep, tell=tell, note=note).run()
     finally:
         ledger.close()
 
@@ -249,6 +251,20 @@ def test_ctrl_c_keeps_what_was_found_and_the_next_session_goes_on(tmp_path: Path
     whole = campaign(5, path=tmp_path / "ledger.jsonl")
     assert (whole.totals.examples, whole.resumed, whole.interrupted) == (ran + 5, ran, False)
     assert found(whole) == found(campaign(ran + 5))
+
+
+@pytest.mark.usefixtures("listening")
+def test_the_first_ctrl_c_is_answered_while_the_shard_still_runs() -> None:
+    def pressed(order: Order, first: int, count: int, deadline: float | None) -> ShardResult:
+        os.kill(os.getpid(), signal.SIGINT)
+        heard.append(list(said))
+        return helpers.run_shard(order, first, count, deadline)
+
+    said: list[str] = []
+    heard: list[list[str]] = []
+    done = campaign(1000, run=pressed, note=said.append)
+    assert done.interrupted and done.totals.examples > 0
+    assert heard == [[ENDING]] and said == [ENDING]
 
 
 @pytest.mark.usefixtures("listening")
