@@ -12,11 +12,21 @@ CRASH = "CRASH"  # stands where a law's code does: it is none of the model's own
 HANG = "HANG"  # and one for a program that does not end
 
 
+class Hang(Exception):
+    """A program took too long, where somebody limits that; the message says where it was."""
+
+    def __reduce__(self) -> tuple[type[Hang], tuple[str]]:
+        return (Hang, (str(self),))
+
+
 def crashed(error: BaseException, step: int = -1) -> Violation:
     """What stands for ``error`` at ``step``: its type, the function that it came from, and what it says.
 
-    Where it came through a rule of the user's, the innermost line of that is named, too.
+    Where it came through a rule of the user's, the innermost line of that is named, too. A program that was ended
+    because it took too long is no crash, but a hang.
     """
+    if isinstance(error, Hang):
+        return Violation(HANG, str(error), step=step)
     frames = _frames(error)
     where = f" in {frames[-1].tb_frame.f_code.co_name}" if frames else ""
     own = next((frame for frame in reversed(frames) if _is_own(frame)), None)

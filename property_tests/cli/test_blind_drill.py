@@ -13,6 +13,7 @@ import pytest
 
 from model.faults import FAULTS
 from property_tests.cli.conftest import Command
+from property_tests.fuzz import helpers
 from property_tests.fuzz.blind import Drill, tasks
 from property_tests.fuzz.crew import Processes
 
@@ -139,3 +140,15 @@ def test_only_what_ran_beside_a_process_that_died_runs_alone(monkeypatch: pytest
     assert len(rows) == 8
     alone = sizes.index(1)
     assert max(sizes[:alone]) == 2 == max(sizes[alone:])
+
+
+def test_a_hunt_that_does_not_come_back_is_killed_and_the_others_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("property_tests.fuzz.blind.SILENT_S", 2.5)
+    monkeypatch.setattr("property_tests.fuzz.blind.SLOW_S", 0.0)
+    wanted = tasks(("store-at-zero", "raw-keys", "target-cursor"), ("swarm",), 50, 0)
+    rows, interrupted = Drill(wanted, Processes(1), run=helpers.deaf_to_raw_keys).run()
+    assert not interrupted
+    assert [(row.fault, row.crash) for row in rows if row.crash] == [
+        ("raw-keys", "it did not end within 2.5 s and was killed")
+    ]
+    assert [row.fault for row in rows if row.law] == ["store-at-zero", "target-cursor"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from sim.optrace import Trace
 USUAL = ("swarm", "bytes")
 BUDGET = 2000  # examples within which a fault is to be found
 LOOK_S = 0.5
+LOST = "it did not end within {:g} s and was killed"
+SILENT_S, SLOW_S = 600.0, 0.5  # without a hunt that ends until what runs is killed: at least, and for each example
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +59,21 @@ def hunt(task: Task) -> Hunted:
 
 
 class Drill:
-    """All tasks on a crew; ``tell`` hears how many are done, and of how many."""
+    """All tasks on a crew, each by ``run``; ``tell`` hears how many are done, and of how many."""
 
-    def __init__(self, wanted: Sequence[Task], crew: Crew, tell: Callable[[int, int], None] | None = None) -> None:
-        self._wanted, self._crew = list(wanted), crew
+    def __init__(
+        self,
+        wanted: Sequence[Task],
+        crew: Crew,
+        tell: Callable[[int, int], None] | None = None,
+        run: Callable[[Task], Hunted] = hunt,
+    ) -> None:
+        self._wanted, self._crew, self._hunt = list(wanted), crew, run
         self._tell = tell or (lambda done, total: None)
         self._rows: dict[tuple[str, str], Hunted] = {}
+        self._most = max([SILENT_S, *(SLOW_S * task.budget for task in self._wanted)])
+        self._heard = time.monotonic()  # when a hunt ended last
+        self._lost: Task | None = None  # it ran alone and did not come back
 
     def run(self) -> tuple[list[Hunted], bool]:
         """The rows of the tasks that came to their end, in order, and whether Ctrl-C left some out."""
@@ -91,13 +103,14 @@ class Drill:
         while waiting or running:
             while waiting and len(running) < most and not again:
                 try:
-                    running[self._crew.executor.submit(hunt, waiting[0])] = waiting[0]
+                    running[self._crew.executor.submit(self._hunt, waiting[0])] = waiting[0]
                 except BrokenExecutor:  # a process died while no row was looked at: what runs will tell
                     if not running:
                         self._crew.renew()
                     break
                 waiting.pop(0)
             done, _ = wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+            self._listen(bool(done), running)
             for future in [one for one in running if one in done]:
                 self._gather(future, running.pop(future), again)
             if again and not running:
@@ -105,14 +118,23 @@ class Drill:
                 return [*again, *waiting, *later]
         return [*again, *later]
 
+    def _listen(self, heard: bool, running: dict[Future[Hunted], Task]) -> None:
+        """Kill what runs once nobody was heard of for long: what no limit reaches inside must end from outside."""
+        if heard or not running:
+            self._heard = time.monotonic()
+        elif time.monotonic() - self._heard > self._most:
+            self._heard = time.monotonic()
+            self._lost = next(iter(running.values())) if len(running) == 1 else None
+            self._crew.kill()
+
     def _gather(self, future: Future[Hunted], task: Task, again: list[Task]) -> None:
         try:
             row = future.result()
         except BrokenExecutor:
-            if task.strikes < 2:
+            if task is not self._lost and task.strikes < 2:
                 again.append(replace(task, strikes=task.strikes + 1))
                 return
-            row = _crashed(task, "the process that ran it died")
+            row = _crashed(task, LOST.format(self._most) if task is self._lost else "the process that ran it died")
         except Exception as error:
             row = _crashed(task, " ".join(f"{type(error).__name__}: {error}".split()))
         self._rows[task.fault, task.driver] = row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from model.builds import Build
 from property_tests.fuzz.cache_world import CacheWorld
+from property_tests.fuzz.patience import patience
 from scenarios.errors import InputError
 from sim.cacheops import CacheProgram
 from sim.gathering import RECORDED
@@ -17,7 +18,8 @@ _NO_DIGEST = "not computed (no engine ran)"
 def replay(program: CacheProgram, build: Build, check: str) -> RunResult:
     """Apply the ops of ``program`` until a law breaks; ``check`` is ``incremental`` or ``exhaustive``.
 
-    The result has no records and no timings: a request of the cache layer is nobody's. A skipped op is a note.
+    A program that does not end breaks the law HANG. The result has no records and no timings: a request of the cache
+    layer is nobody's. A skipped op is a note.
     Raises InputError where the engine of the program cannot have ``build``.
     """
     try:
@@ -25,7 +27,8 @@ def replay(program: CacheProgram, build: Build, check: str) -> RunResult:
     except (ValueError, KeyError) as error:  # each field is well formed, but they do not go together on this build
         problem = f"expected a configuration that {build.name} can run, found: {error}"
         raise InputError(NAME, 0, "config", problem) from error
-    world.run(program.ops)
+    with patience():
+        world.run(program.ops)
     notes = [f"{world.steps} ops of the cache layer were applied, without a scheduler"]
     if world.skips:
         notes.append(f"{world.skips} ops were not applied: they are illegal where they stand")

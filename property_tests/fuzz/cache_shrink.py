@@ -10,9 +10,10 @@ from model.config import EngineConfig, Scope
 from model.invariants import Violation
 from property_tests.fuzz.cache_world import CacheWorld
 from property_tests.fuzz.ddmin import ddmin
+from property_tests.fuzz.patience import patience
 from property_tests.fuzz.sound import sound_base
 from sim.cacheops import CacheOp, Chunk, Commit, Create, Evict, Offload
-from sim.crashes import broken_by
+from sim.crashes import HANG, broken_by
 
 WHOLE = 1 << 16  # tokens of a chunk that takes all that is left
 BUDGET = 3000  # runs of one shrink
@@ -31,7 +32,10 @@ class Shrinker:
         if self.left <= 0:
             return False
         self.left -= 1
-        violation = CacheWorld(self.config, self.build).run(ops)
+        with patience():
+            violation = CacheWorld(self.config, self.build).run(ops)
+        if violation is not None and violation.code == HANG:
+            self.left = 0  # others would hang as well
         return violation is not None and self._alike(violation) and self._silent_below(ops)
 
     def _silent_below(self, ops: list[CacheOp]) -> bool:

@@ -16,8 +16,8 @@ from property_tests.fuzz import digest
 from property_tests.fuzz.crew import Crew, Interrupt, dropped
 from property_tests.fuzz.ledger import Ledger
 from property_tests.fuzz.order import Order
-from property_tests.fuzz.patience import Hang
 from scenarios.errors import InputError
+from sim.crashes import Hang
 from sim.findings import Campaigned, Cause, Crash, Failure, ShardResult
 
 RunShard = Callable[[Order, int, int, float | None], ShardResult]

@@ -13,9 +13,10 @@ from property_tests.fuzz.bytesprog import programs
 from property_tests.fuzz.choices import Bytes, Choices, Seeded
 from property_tests.fuzz.generate.mix import Mix, mix_for
 from property_tests.fuzz.order import SHRUNK, Order
-from property_tests.fuzz.patience import HANG, Hang, patience
+from property_tests.fuzz.patience import patience
 from property_tests.fuzz.shrink import shrink
 from property_tests.fuzz.swarm import Example, play
+from sim.crashes import HANG
 from sim.findings import Failure, ShardResult
 from sim.optrace import Trace
 from sim.rulespec import find
@@ -54,7 +55,7 @@ def run_shard(order: Order, first: int, count: int, deadline: float | None = Non
         result.skips += example.skips
         result.features.update(example.features)
         result.evaluations.update(example.world.evaluations())
-        violation = violation_of(example)
+        violation = example.violation
         if violation is None:
             continue
         alike = laws[text, violation.code] = laws.get((text, violation.code), 0) + 1
@@ -85,13 +86,6 @@ def play_in_time(choices: Choices, build: Build, mix: Mix) -> Example:
     """:func:`play`, ended where it takes too long."""
     with patience():
         return play(choices, build, mix)
-
-
-def violation_of(example: Example) -> Violation | None:
-    """The first broken law of an example; one that did not end breaks a law of its own."""
-    if isinstance(example.crash, Hang) and not example.world.violations:
-        return example.crash.violation
-    return example.violation
 
 
 def _failure(driver: str, trace: Trace, build: Build, violation: Violation, shrinks: bool) -> Failure:
@@ -128,7 +122,7 @@ def hunt(
     began = time.process_time()
     for number, choices in sources(driver, seed, 0, budget):
         example = play_in_time(choices, build, mix)
-        violation = violation_of(example)
+        violation = example.violation
         if violation is not None:
             seconds = time.process_time() - began
             trace = example.trace(build.name, seed_of(seed, number), driver)

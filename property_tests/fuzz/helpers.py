@@ -13,9 +13,10 @@ from pathlib import Path
 from model.builds import BUILDS
 from model.faults import resolve_build
 from model.ops import World
+from property_tests.fuzz.blind import Task, hunt
 from property_tests.fuzz.order import Order
 from property_tests.laws import worlds
-from sim.findings import Failure, ShardResult
+from sim.findings import Failure, Hunted, ShardResult
 from sim.optrace import Trace
 
 ONCE = "KVTWIN_TEST_ONCE"  # names a file that the first process to die creates
@@ -80,6 +81,13 @@ def dying_at_2(order: Order, first: int, count: int, deadline: float | None) -> 
     if first <= 2 < first + count:
         os.kill(os.getpid(), signal.SIGKILL)
     return run_shard(order, first, count, deadline)
+
+
+def deaf_to_raw_keys(task: Task) -> Hunted:
+    """A hunt for one fault that ends by no limit; the others find theirs."""
+    while task.fault == "raw-keys":
+        time.sleep(1)
+    return hunt(task)
 
 
 def deaf(order: Order, first: int, count: int, deadline: float | None) -> ShardResult:

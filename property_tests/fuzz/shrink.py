@@ -17,10 +17,11 @@ from model.builds import Build
 from model.invariants import Violation
 from model.ops import At, Dispatch, Op, Settle, Submit
 from property_tests.fuzz.ddmin import ddmin
+from property_tests.fuzz.patience import patience
 from property_tests.fuzz.rerun import Rerun, rerun
 from property_tests.fuzz.simpler import Change, inner, plainer_worlds, renumbered, simpler_ops, without_request
 from property_tests.fuzz.sound import sound_base
-from sim.crashes import broken_by
+from sim.crashes import HANG, broken_by
 from sim.optrace import Trace
 
 RUNS = 1500  # of candidates
@@ -54,8 +55,9 @@ def disturbances_of(trace: Trace) -> int:
 
 def shrink(trace: Trace, build: Build, runs: int = RUNS) -> Shrunk | None:
     """The smallest trace found that breaks the law of ``trace``; ``None`` if ``trace`` breaks none."""
-    first = rerun(trace, build)
-    if first.violation is None:
+    with patience():
+        first = rerun(trace, build)
+    if first.violation is None or first.violation.code == HANG:
         return None
     shrinker = Shrinker(first.trace(trace), build, first.violation, runs)
     if not shrinker.silent_below(shrinker.best):
@@ -163,9 +165,12 @@ class Shrinker:
     def _rerun(self, trace: Trace, build: Build) -> Rerun | None:
         """What becomes of ``trace``; ``None`` for values that do not go together."""
         try:
-            result = rerun(trace, build)
+            with patience():
+                result = rerun(trace, build)
         except (ValueError, KeyError):
             return None
+        if result.violation is not None and result.violation.code == HANG:
+            self.runs = self.most  # others would hang as well
         self.ops += len(result.ops) + 4
         return result
 

@@ -116,9 +116,9 @@ def test_the_scenario_of_the_sim_machine_is_a_file() -> None:
     kept: list[SimMachine] = []
 
     class Kept(SimMachine):
-        def teardown(self) -> None:
+        def ended(self) -> None:
             kept.append(self)
-            super().teardown()
+            super().ended()
 
     broken = run_machine(machine_on(Kept, build), 0, 40, steps=14)
     assert broken is not None and isinstance(broken.program, Trace)
@@ -177,7 +177,7 @@ def test_requests_of_the_machines_differ_in_all_that_a_request_says() -> None:
             super().step(op)
 
     class Scenarios(SimMachine):
-        def teardown(self) -> None:
+        def ended(self) -> None:
             sessions.extend(self.sessions[1:])
 
     build = resolve_build("unified")
@@ -213,9 +213,9 @@ def test_a_failing_example_counts_once() -> None:
     begun: list[int] = []
 
     class Counting(machine):
-        def teardown(self) -> None:
+        def ended(self) -> None:
             begun.append(1)
-            super().teardown()
+            super().ended()
 
     assert run_machine(Counting, 0, 40) is not None
     assert machine.tally.examples == len(begun) - 1 > 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from unittest import SkipTest
@@ -23,6 +24,8 @@ from model.builds import BUILDS, DEFAULT_BUILD, Build
 from model.invariants import Violation
 from property_tests.fuzz.choices import Choices
 from property_tests.fuzz.generate.mix import Mix
+from property_tests.fuzz.patience import patience
+from sim.crashes import HANG
 from sim.findings import Program
 
 SURROUNDINGS = 160  # bytes that decide engine, pools and requests to come
@@ -76,6 +79,14 @@ class Tally:
         self.features: Counter[str] = Counter()
 
 
+class Stopped(BaseException):
+    """An example that does not end. No ``Exception``: hypothesis would play it once more."""
+
+    def __init__(self, broken: Broken) -> None:
+        super().__init__(str(broken))
+        self.broken = broken
+
+
 class Machine(RuleBasedStateMachine):
     """A state machine on ``build``. A subclass has rules and sums up in :meth:`ended` what an example did."""
 
@@ -88,11 +99,22 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.sums = Tally() if self.tally.failed else self.tally  # hypothesis plays a failing example once more
+        self._limit = ExitStack()  # on the time of one example
+        self._limit.enter_context(patience())
+
+    def ended(self) -> None:
+        """The example is over, whether or not it went well."""
+
+    def teardown(self) -> None:
+        """What hypothesis calls at the end of an example."""
+        with self._limit:
+            self.ended()
 
     def fail(self, violation: Violation, program: Program) -> None:
         """End the example with the broken law."""
         self.tally.failed = True
-        raise Broken(violation, program)
+        broken = Broken(violation, program)
+        raise Stopped(broken) if violation.code == HANG else broken
 
 
 def machine_on(kind: type[Machine], build: Build, text: str = "", mix: Mix | None = None, number: int = 0) -> Any:
@@ -143,6 +165,8 @@ def run_machine(
         test()
     except Broken as broken:
         return broken
+    except Stopped as stopped:
+        return stopped.broken
     except SkipTest:  # the database had nothing to play
         assert saved
     return None

@@ -107,7 +107,7 @@ class CacheMachine(Machine):
     def load(self, code: bytes) -> None:
         self.draw(Load, code)
 
-    def teardown(self) -> None:
+    def ended(self) -> None:
         """Everybody leaves; nothing may stay held."""
         world = getattr(self, "world", None)
         if world is None:

@@ -164,7 +164,7 @@ class EngineMachine(Machine):
     def idle_rank(self, code: bytes) -> None:
         self.draw("idle", code)
 
-    def teardown(self) -> None:
+    def ended(self) -> None:
         """Disturbances stop: everything comes to its end, and nothing stays held."""
         driver = getattr(self, "driver", None)
         if driver is None:

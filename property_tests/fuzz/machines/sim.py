@@ -39,7 +39,7 @@ LINK_US = (0, 300, 8000)
 
 
 class SimMachine(Machine):
-    """Sessions, turns, shared prefixes, disturbances and tiers come one by one; the teardown serves them."""
+    """Sessions, turns, shared prefixes, disturbances and tiers come one by one; the end of the example serves them."""
 
     config: EngineConfig
     result: RunResult | None = None
@@ -181,7 +181,7 @@ class SimMachine(Machine):
         """The scenario file."""
         return yaml.safe_dump(self.values(), sort_keys=False)
 
-    def teardown(self) -> None:
+    def ended(self) -> None:
         """Serve what was built up, every invariant in full after every iteration."""
         if not hasattr(self, "config"):
             return
