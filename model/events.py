@@ -167,6 +167,13 @@ class Channel:
         if len(self.buffer) >= _FLUSH:
             self.flush()
 
+    def add_bytes(self, data: bytes, records: int) -> None:
+        """Append whole ``records`` as this machine writes their integers."""
+        self.buffer.frombytes(data)
+        self.count += records
+        if len(self.buffer) >= _FLUSH:
+            self.flush()
+
     def flush(self) -> None:
         """Hash what is buffered, and keep it if the log keeps records."""
         if sys.byteorder == "big":

@@ -33,16 +33,21 @@ class TappedChannel(Channel):
         self._taken = 0
         super().flush()
 
-    def take(self) -> list[Event]:
+    def take(self) -> bytes:
         """Records since the last call, however they were added."""
         values, self._flushed = self._flushed + self.buffer[self._taken :], array("q")
         self._taken = len(self.buffer)
-        events, place = [], 0
-        while place < len(values):
-            count = values[place + 1]
-            events.append((Kind(values[place]), tuple(values[place + 2 : place + 2 + count])))
-            place += 2 + count
-        return events
+        return values.tobytes()
+
+
+def decoded(stream: bytes) -> list[Event]:
+    """The records in the bytes of a channel."""
+    values, events, place = array("q", stream), [], 0
+    while place < len(values):
+        count = values[place + 1]
+        events.append((Kind(values[place]), tuple(values[place + 2 : place + 2 + count])))
+        place += 2 + count
+    return events
 
 
 def first_difference(

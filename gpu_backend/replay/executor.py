@@ -7,19 +7,21 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from gpu_backend.backend import Kernels
+from gpu_backend.replay.believed import as_believed
 from gpu_backend.replay.columns import DeviceColumn
-from gpu_backend.replay.compare import TappedChannel, first_difference
+from gpu_backend.replay.compare import TappedChannel, decoded, first_difference
 from gpu_backend.replay.content import Synthetic
 from gpu_backend.replay.findings import Place, violations
 from gpu_backend.replay.full import AttentionProbe, differing_cells, unspelled, wrong_outputs
-from gpu_backend.replay.journal import encoded
 from gpu_backend.replay.memory import DeviceMemory
 from gpu_backend.replay.page_batch import PageBatch
 from gpu_backend.replay.records import RecordRunner
-from gpu_backend.replay.segments import Segment, close
+from gpu_backend.replay.segments import Left, Segment, close
 from gpu_backend.replay.stepper import Stepper
 from gpu_backend.replay.supported import require_replayable
 from gpu_backend.replay.transfer import carry
@@ -249,36 +251,40 @@ class DeviceWorld(Follower):
         if not self.checks:
             return
         read = [segment.read() for segment in segments]
-        events = [event for segment in segments for event in segment.events]
-        for record in encoded(events):
-            self.channel.add(record)
-        self.counts.events += len(events)
+        stream, events = b"".join([left.stream for left in read]), sum([left.events for left in read])
+        self.channel.add_bytes(stream, events)
+        self.counts.events += events
         if self.tap is not None:
-            difference = first_difference(events, self.tap.take(), self.pools, self.requests)
-            if difference is not None:
+            wanted = self.tap.take()
+            if stream != wanted:
+                difference = first_difference(decoded(stream), decoded(wanted), self.pools, self.requests)
+                assert difference is not None, "other bytes are other records"
                 self._report(difference)
-        for segment, (state, unfinished, found) in zip(segments, read, strict=True):
+        for segment, left in zip(segments, read, strict=True):
             step = -1 if segment.plan is None else segment.plan.iteration
-            if unfinished:
+            if left.unfinished:
                 self._report(Violation("PUB", "device: a cell without final content is published", step=step))
             if segment.plan is not None:
-                self._judge_step(segment, segment.plan, state, found)
+                self._judge_step(segment, segment.plan, left)
 
-    def _judge_step(self, segment: Segment, plan: StepPlan, state: list[int], found: list[list[int]]) -> None:
+    def _judge_step(self, segment: Segment, plan: StepPlan, left: Left) -> None:
         memory, rows = self.memory, self.memory.rows
-        at = Place(plan.iteration, {row.slot: row.request_id for row in (*plan.context, *plan.generation)})
-        for findings, numbers in zip(memory.findings, found, strict=True):
-            if any(numbers[:4]) or any(numbers[5:8]):
+        if segment.wrong or any(any(numbers[:4]) or any(numbers[5:8]) for numbers in left.found):
+            at = Place(plan.iteration, {row.slot: row.request_id for row in (*plan.context, *plan.generation)})
+            for findings, numbers in zip(memory.findings, left.found, strict=True):
                 for violation in violations(findings, numbers, at, rows.drafter.base):
                     self._report(violation)
-        for violation in wrong_outputs(segment.wrong, plan.iteration, at.requests):
-            self._report(violation)
-        self._slots(segment, plan, state, len(rows.length))
+            for violation in wrong_outputs(segment.wrong, plan.iteration, at.requests):
+                self._report(violation)
+        if not plan.context and as_believed(self.engine, memory, segment, plan, left.state):
+            self.counts.slots += len(plan.generation)
+        else:
+            self._slots(segment, plan, left.state)
 
-    def _slots(self, segment: Segment, plan: StepPlan, values: list[int], count: int) -> None:
+    def _slots(self, segment: Segment, plan: StepPlan, state: NDArray[np.int64]) -> None:
         """The device's lengths and bases are what the engine believes of its rows."""
         engine, memory = self.engine, self.memory
-        length, drafted, base, strange = (values[place : place + count] for place in range(0, 4 * count, count))
+        length, drafted, base, strange = state.tolist()
         flying = {record[2] for later in engine.plans for record in later.records if record[0] == Record.BIND}
         slotted, page = memory.twin.kind.slot, memory.page_size
         for row in (*plan.context, *plan.generation):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from model.events import Kind
 from model.reader import LOGGED
@@ -19,6 +21,27 @@ class Part(NamedTuple):
     size: int
 
 
+class Landing:
+    """Pinned host memory that a journal is read into, and the event behind its copy; used again once it was read."""
+
+    def __init__(self, numbers: int) -> None:
+        self.host = torch.empty(numbers, dtype=torch.int64, pin_memory=True)
+        self.arrived = torch.cuda.Event()
+
+    @classmethod
+    def of(cls, numbers: int) -> Landing:
+        """One that nobody waits for."""
+        free = _LANDINGS.get(numbers)
+        return free.pop() if free else cls(numbers)
+
+    def left(self) -> None:
+        """It was read."""
+        _LANDINGS.setdefault(len(self.host), []).append(self)
+
+
+_LANDINGS: dict[int, list[Landing]] = {}  # free ones by how many numbers they hold
+
+
 class Journal:
     """Events of one stretch. A field is a number that names the event or a tensor that the device holds."""
 
@@ -27,7 +50,7 @@ class Journal:
         self._tensors: list[torch.Tensor] = []
         self._behind: list[Part] = []
         self._host: torch.Tensor | None = None
-        self._arrived: torch.cuda.Event | None = None
+        self._landing: Landing | None = None
 
     def add(self, kind: Kind, names: tuple[int, ...], *fields: torch.Tensor) -> None:
         """An event: ``names`` (iteration, pool, row slot), then ``fields`` as the device has them now.
@@ -61,38 +84,51 @@ class Journal:
         if not flat.is_cuda:
             self._host = flat
             return
-        self._host = torch.empty(len(flat), dtype=torch.int64, pin_memory=True)
-        self._host.copy_(flat, non_blocking=True)
-        self._arrived = torch.cuda.Event()
-        self._arrived.record()
+        landing = self._landing = Landing.of(flat.numel())
+        landing.host.copy_(flat, non_blocking=True)
+        landing.arrived.record()
 
-    def read(self) -> tuple[list[tuple[Kind, tuple[int, ...]]], list[list[int]]]:
-        """The events and the parts behind them; waits until the copy has arrived."""
-        if self._arrived is not None:
-            self._arrived.synchronize()
-        values = [] if self._host is None else self._host.tolist()
+    def wait(self) -> None:
+        """Until what was queued has arrived."""
+        if self._landing is not None:
+            self._landing.arrived.synchronize()
+
+    def read(self) -> tuple[bytes, int, list[NDArray[np.int64]]]:
+        """The events one behind the other, as a channel of :mod:`model.events` has their bytes; how many; the parts
+        behind them. Waits until the copy has arrived; to be called once."""
+        values = self._arrived()
         first, at = [], 0
         for tensor in self._tensors:
             first.append(at)
             at += tensor.numel()
-
-        def fetched(part: Part) -> list[int]:
+        pieces: list[array[int] | NDArray[np.int64]] = []
+        for kind, names, parts in self._events:
+            count, head = len(names), len(pieces)
+            for part in parts:
+                begin = first[part.tensor] + part.begin
+                pieces.append(values[begin : begin + part.size])
+                count += part.size
+            pieces.insert(head, array("q", (kind, count, *names)))
+        behind = []
+        for part in self._behind:
             begin = first[part.tensor] + part.begin
-            return values[begin : begin + part.size]
+            behind.append(values[begin : begin + part.size])
+        return b"".join(pieces), len(self._events), behind
 
-        events = [
-            (kind, (*names, *(value for part in parts for value in fetched(part))))
-            for kind, names, parts in self._events
-        ]
-        return events, [fetched(part) for part in self._behind]
+    def _arrived(self) -> NDArray[np.int64]:
+        """All numbers that were read back, in memory of their own."""
+        self.wait()
+        landing, self._landing = self._landing, None
+        if landing is not None:
+            values = landing.host.numpy().copy()
+            landing.left()
+            return values
+        return _NONE if self._host is None else self._host.numpy()
+
+
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 def logged(tags: torch.Tensor) -> torch.Tensor:
     """The bits of tags that a record keeps."""
     return tags & LOGGED
-
-
-def encoded(events: list[tuple[Kind, tuple[int, ...]]]) -> Iterator[tuple[int, ...]]:
-    """Records as :class:`model.events.Channel` takes them."""
-    for kind, fields in events:
-        yield (kind, len(fields), *fields)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from gpu_backend.replay.columns import DeviceColumn
 from gpu_backend.replay.full import AttentionProbe
@@ -12,10 +15,18 @@ from gpu_backend.replay.journal import Journal
 from gpu_backend.replay.memory import DeviceMemory
 from gpu_backend.replay.reads import ReadCheck
 from gpu_backend.replay.records import RecordRunner
-from model.events import Kind
 from model.plan import StepPlan
 
-Event = tuple[Kind, tuple[int, ...]]
+
+class Left(NamedTuple):
+    """What a segment left: its events as bytes of a channel and how many, :func:`slots_state` int64 ``[4, rows]``,
+    whether unfinished cells were published, the columns' findings. Empty where nothing was queued."""
+
+    stream: bytes
+    events: int
+    state: NDArray[np.int64]
+    unfinished: bool
+    found: list[list[int]]
 
 
 @dataclass(slots=True)
@@ -31,15 +42,14 @@ class Segment:
     wrong: list[tuple[DeviceColumn, torch.Tensor]]
     bound: dict[int, int]
     lag: list[int]
-    events: list[Event] = field(default_factory=list)
 
-    def read(self) -> tuple[list[int], bool, list[list[int]]]:
-        """What was queued: :func:`slots_state`, whether unfinished cells were published, the columns' findings."""
-        self.events, behind = self.journal.read()
+    def read(self) -> Left:
+        """Read back what was queued, once."""
+        stream, events, behind = self.journal.read()
         if not behind:
-            return [], False, []
+            return Left(stream, events, np.zeros((4, 0), dtype=np.int64), False, [])
         state, unfinished, *found = behind
-        return state, bool(unfinished[0]), found
+        return Left(stream, events, state.reshape(4, -1), bool(unfinished[0]), [one.tolist() for one in found])
 
 
 def slots_state(memory: DeviceMemory, reads: ReadCheck) -> torch.Tensor:
