@@ -37,6 +37,7 @@ class DeviceColumn:
         self.beyond: list[tuple[int, int]] = []  # row slots that name a page outside the pool, and the page
         self._known: list[tuple[TableRow, NDArray[np.int32]] | None] = [None] * rows
         self._named: set[int] = set()  # row slots of the last step, the only ones that are backed
+        self._last: tuple[Sequence[int], Sequence[TableRow]] | None = None  # what :meth:`changes` was told last
 
     # -- tables --------------------------------------------------------------------------------------------------
 
@@ -56,7 +57,10 @@ class DeviceColumn:
 
         Row, column and page, int64 ``[3, n]``; ``None`` where nothing changes.
         """
-        parts = list[tuple[int, NDArray[np.int64], NDArray[np.int32]]]()
+        if self._last == (slots, told):
+            return None
+        self._last = slots, told
+        parts: list[tuple[int, NDArray[np.int64], NDArray[np.int32]]] = []
         named = set(slots)
         if named != self._named:
             for slot in sorted(self._named - named):
@@ -68,6 +72,10 @@ class DeviceColumn:
         for slot, row in zip(slots, told, strict=True):
             known = self._known[slot]
             if known is None or known[0] is not row:
+                grown = None if known is None else self._grown(slot, *known, row)
+                if grown is not None:
+                    parts.append((slot, *grown))
+                    continue
                 entries = self._entries(slot, row)
                 changed = np.flatnonzero(entries != (UNBACKED if known is None else known[1]))
                 parts.append((slot, changed, entries[changed]))
@@ -76,6 +84,22 @@ class DeviceColumn:
         slot, column, page = zip(*parts, strict=True)
         place = np.repeat(slot, [len(columns) for columns in column])
         return np.stack([place, np.concatenate(column), np.concatenate(page)])
+
+    def _grown(
+        self, slot: int, before: TableRow, entries: NDArray[np.int32], row: TableRow
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
+        """Columns and pages that ``row`` has behind those of ``before``; ``None`` where that is not all that differs,
+        or where a page lies outside the pool."""
+        same = before.base == row.base and before.sinks == row.sinks and row.pages.startswith(before.pages)
+        first, end = row.base + len(before.view), min(len(entries), row.base + len(row.view))
+        if not same or end <= first:
+            return None
+        pages = np.array(row.view[first - row.base : end - row.base], dtype=np.int32) + FIRST_PAGE
+        if pages.max() > self.planes.device_pages:
+            return None
+        entries[first:end] = pages
+        self._known[slot] = row, entries
+        return np.arange(first, end), pages
 
     def _entries(self, slot: int, row: TableRow) -> NDArray[np.int32]:
         known = self._known[slot]

@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 from gpu_backend.layout import UNBACKED
 from gpu_backend.replay.journal import Part
 from gpu_backend.replay.memory import DeviceMemory
-from gpu_backend.replay.page_batch import PageBatch, Room, carry_out, size
+from gpu_backend.replay.page_batch import PageBatch, PoolBatch, Room, carry_out, size
 from gpu_backend.replay.reads import ReadCheck
 from gpu_backend.replay.records import RecordRunner
 from gpu_backend.replay.rows import VerifyRows
 from gpu_backend.replay.segments import slots_state
-from gpu_backend.replay.step_rows import FIELDS, StepRows, longest_read, pack
+from gpu_backend.replay.step_rows import FIELDS, StepRows
 from model.events import Kind
-from model.plan import GenerationRow
 from model.rules.device import DeviceRules, Padding, TableUpload, Unbacked
 
 ROOM: Room = (64, 64, 64)  # of a pool's grants and publications in one step; what is more runs ahead of the graph
@@ -47,6 +46,7 @@ class Size:
     graph: torch.cuda.CUDAGraph | None = None
     runs: int = 0
     views: list[NDArray[np.int64]] = field(default_factory=list)
+    blank: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # a step that changes nothing
 
 
 class GenerationSteps:
@@ -64,6 +64,9 @@ class GenerationSteps:
         self.batches = sorted(batches)
         self.steps = self.captured = self.replayed = 0
         self._sizes: dict[tuple[object, ...], Size] = {}
+        # Sets of rules that came up, by the order in which they did: to hash one takes longer than to recognise it.
+        self._rules: dict[DeviceRules, int] = {}
+        self._current: tuple[DeviceRules | None, int] = (None, -1)
         self._pool: Any = None  # memory that the graphs share: what one leaves is read before the next runs
 
     def serves(self, rules: DeviceRules) -> bool:
@@ -73,19 +76,23 @@ class GenerationSteps:
 
     def run(
         self,
-        generation: list[GenerationRow],
-        taken: list[int],
+        packed: NDArray[np.int64],
+        longest: int,
+        count: int,
         batch: PageBatch,
         changes: list[NDArray[np.int64] | None],
         iteration: int,
     ) -> bool:
-        """Carry out a batch of records, changes of tables and the verify rows behind; whether their log has it all."""
+        """Carry out a batch of records, changes of tables and the verify rows behind; whether their log has it all.
+
+        ``packed`` int64 ``[FIELDS, padded(count)]`` are ``count`` rows that read positions below ``longest``.
+        """
         memory = self.memory
-        step = self._size(len(generation), longest_read(memory, generation))
+        step = self._size(packed.shape[1], longest)
         place = step.runs % len(step.stages)
         if step.copied and step.runs >= len(step.stages):
             step.copied[place].synchronize()
-        self._fill(step.views[place], step.rows, pack(memory, [], generation, taken, step.rows), batch, changes)
+        self._fill(step.views[place], step, packed, batch, changes)
         if step.told.is_cuda:
             step.told.copy_(step.stages[place], non_blocking=True)
             step.copied[place].record()
@@ -100,15 +107,20 @@ class GenerationSteps:
             step.out = self._carry_out(step)
         if memory.checks:
             assert step.out is not None
-            self._note(step, batch, len(generation), iteration)
+            self._note(step, batch, count, iteration)
         return memory.checks
 
     # -- sizes ---------------------------------------------------------------------------------------------------
 
-    def _size(self, rows: int, longest: int) -> Size:
+    def padded(self, rows: int) -> int:
+        """The batch size by which ``rows`` verify rows run."""
+        return next((size for size in self.batches if size >= rows), 0) or 1 << (rows - 1).bit_length()
+
+    def _size(self, wanted: int, longest: int) -> Size:
         memory = self.memory
-        wanted = next((size for size in self.batches if size >= rows), 0) or 1 << (rows - 1).bit_length()
-        key = (wanted, longest, memory.rules, memory.rows.final.data_ptr(), id(memory.kernels))
+        if self._current[0] is not memory.rules:
+            self._current = memory.rules, self._rules.setdefault(memory.rules, len(self._rules))
+        key = (wanted, longest, self._current[1], memory.rows.final.data_ptr(), id(memory.kernels))
         found = self._sizes.get(key)
         if found is None:
             numbers = FIELDS * wanted + len(memory.columns) * 3 * ENTRIES + len(memory.planes) * size(ROOM)
@@ -119,29 +131,40 @@ class GenerationSteps:
             copied = [torch.cuda.Event() for _ in stages] if on_gpu else []
             found = self._sizes[key] = Size(wanted, longest, told, stages, copied)
             found.views = [stage.numpy() for stage in stages]
+            found.blank = self._blank(wanted, numbers)
         return found
+
+    def _blank(self, rows: int, numbers: int) -> NDArray[np.int64]:
+        """What a step of ``rows`` rows is told that changes no table, no page and no row."""
+        blank, at = np.zeros(numbers, dtype=np.int64), FIELDS * rows
+        for _ in self.memory.columns:
+            block = blank[at : at + 3 * ENTRIES].reshape(3, ENTRIES)
+            block[0] = self.memory.dummy_slot  # whose row stays unbacked
+            block[2] = UNBACKED
+            at += 3 * ENTRIES
+        for planes in self.memory.planes:
+            blank[at : at + size(ROOM)] = PoolBatch().pack(ROOM, planes.nobody)
+            at += size(ROOM)
+        return blank
 
     def _fill(
         self,
         stage: NDArray[np.int64],
-        rows: int,
+        step: Size,
         told: NDArray[np.int64],
         batch: PageBatch,
         changes: list[NDArray[np.int64] | None],
     ) -> None:
-        at = FIELDS * rows
+        at = FIELDS * step.rows
         stage[:at] = told.reshape(-1)
+        stage[at:] = step.blank[at:]
         for changed in changes:
-            block = stage[at : at + 3 * ENTRIES].reshape(3, ENTRIES)
-            count = 0 if changed is None else changed.shape[1]
             if changed is not None:
-                block[:, :count] = changed
-            block[0, count:] = self.memory.dummy_slot  # whose row stays unbacked
-            block[1, count:] = 0
-            block[2, count:] = UNBACKED
+                stage[at : at + 3 * ENTRIES].reshape(3, ENTRIES)[:, : changed.shape[1]] = changed
             at += 3 * ENTRIES
         for planes, pool in zip(self.memory.planes, batch.pools, strict=True):
-            stage[at : at + size(ROOM)] = pool.pack(ROOM, planes.nobody)
+            if any(pool.room):
+                stage[at : at + size(ROOM)] = pool.pack(ROOM, planes.nobody)
             at += size(ROOM)
 
     # -- on the device -------------------------------------------------------------------------------------------
@@ -186,7 +209,7 @@ class GenerationSteps:
         memory, journal = self.memory, self.memory.journal
         assert step.out is not None
         whole, at = journal.keep(step.out), 0
-        kept = list[tuple[Part, Room]]()
+        kept: list[tuple[Part, Room]] = []
         for _ in memory.planes:
             kept.append((Part(whole.tensor, at, ANSWERS), ROOM))
             at += ANSWERS
@@ -203,7 +226,7 @@ ANSWERS = 2 * ROOM[0] + ROOM[1] + 2 * ROOM[2]  # numbers that carry_out returns
 
 def fits(batch: PageBatch, changes: list[NDArray[np.int64] | None]) -> tuple[bool, list[bool]]:
     """Whether a graph has room for a batch, and for the changes of each table."""
-    room = all(
+    room = batch.empty or all(
         have <= most for pool in batch.pools for have, most in zip(pool.room, ROOM, strict=True)
     )  # fmt: skip
     return room, [changed is None or changed.shape[1] <= ENTRIES for changed in changes]

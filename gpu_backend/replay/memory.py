@@ -76,6 +76,7 @@ class DeviceMemory:
         self.known: dict[int, Known] = {}
         self.loaded: list[int] = [-1] * rows  # owner whose tags a row's ``expected`` holds
         self.bound: dict[int, int] = {}  # row slot -> owner
+        self.epoch = 0  # changes whenever ``known``, places of owners or ``loaded`` do
         self.origin = torch.zeros(rows, dtype=torch.int32, device=device)
 
     # -- requests ------------------------------------------------------------------------------------------------
@@ -90,11 +91,13 @@ class DeviceMemory:
             weights = (scope.target_weights, scope.draft_weights) if column.draft else (scope.target_weights,)
             seeds.append(named_seed("cell", column.life.name, span, scope.adapter, scope.salt, *weights))
             tags.append(cell_tags(stream, 0, stream.length - span, span, seeds[-1]))
+        self.epoch += 1
         self.known[owner] = Known(request.request_id, request.spec, stream, seeds, tags)
         self.rows.begin(owner, final)
 
     def end(self, owner: int) -> None:
         """An owner is forgotten."""
+        self.epoch += 1
         self.known.pop(owner, None)
         self.rows.end(owner)
 
@@ -104,6 +107,7 @@ class DeviceMemory:
             for column, tags in zip(self.columns, self.known[owner].tags, strict=True):
                 column.load(slot, tags)
             self.loaded[slot] = owner
+            self.epoch += 1
 
     # -- stores --------------------------------------------------------------------------------------------------
 

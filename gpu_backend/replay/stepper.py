@@ -39,6 +39,10 @@ class Stepper:
         batches = memory.batches
         self.graphs = GenerationSteps(memory, records, self.reads, self.verify, batches) if graphs else None
         self.rows = 0
+        # Owners, slots, widths and drafting of the last step of verify rows alone whose rows were all live, behind
+        # which epoch of the memory; its rows as packed, and a bound of what they read. Few steps differ from the last.
+        self._lined: tuple[tuple[tuple, ...], int] | None = None
+        self._packed: tuple[NDArray[np.int64], int] | None = None
         self.modules: Modules | None = None
 
     def run(self, plan: StepPlan, accepted: Sequence[int], batch: PageBatch) -> bool:
@@ -64,10 +68,9 @@ class Stepper:
     ) -> bool:  # fmt: skip
         """Verify rows in a graph; what it has no room for is carried out ahead of it."""
         memory = self.memory
-        slots = [row.slot for row in plan.generation]
-        changes: list[NDArray[np.int64] | None] = [
-            column.changes(slots, [row.tables[column.index] for row in plan.generation]) for column in memory.columns
-        ]
+        _, _, slots, _, _, tables, _ = zip(*plan.generation, strict=True)
+        told = list(zip(*tables, strict=True))
+        changes = [column.changes(slots, told[column.index]) for column in memory.columns]
         room, small = fits(batch, changes)
         if not room:
             batch = self.records.flush(batch)
@@ -77,7 +80,12 @@ class Stepper:
                 column.buffer.change(sent(torch.from_numpy(changed), memory.device))
                 changes[place] = None
             column.table = column.buffer.table
-        return graphs.run(generation, taken, batch, changes, plan.iteration)
+        if self._packed is None:
+            packed = pack(memory, [], generation, taken, graphs.padded(len(generation)))
+            self._packed = packed, longest_read(memory, generation)
+        else:
+            self._packed[0][2, : len(taken)] = taken
+        return graphs.run(*self._packed, len(taken), batch, changes, plan.iteration)
 
     def _rows(
         self, context: list[ContextRow], generation: list[GenerationRow], taken: list[int], iteration: int
@@ -103,6 +111,12 @@ class Stepper:
 
     def _live(self, plan: StepPlan, accepted: Sequence[int]) -> tuple[list[ContextRow], list[GenerationRow], list[int]]:
         """Rows whose requests have not ended; those of others run on, and nobody looks."""
+        lined = None
+        if plan.generation and not plan.context:
+            _, owners, slots, widths, _, _, drafts = zip(*plan.generation, strict=True)
+            lined = owners, slots, widths, drafts
+            if self._lined == (lined, self.memory.epoch):
+                return [], plan.generation, list(accepted)
         known, loaded = self.memory.known, self.memory.loaded
         context = [row for row in plan.context if row.owner in known]
         generation, taken = [], []
@@ -113,6 +127,9 @@ class Stepper:
         for row in (*context, *generation):
             if loaded[row.slot] != row.owner:
                 self.memory.load(row.slot, row.owner)
+        self._packed = self._lined = None
+        if lined is not None and len(generation) == len(plan.generation):
+            self._lined = lined, self.memory.epoch
         return context, generation, taken
 
     def _upload(self, plan: StepPlan) -> None:
