@@ -49,7 +49,7 @@ def with_rules(text: str, base: Build) -> Build:
         rule, equals, place = part.partition("=")
         module, colon, attribute = place.partition(":")
         if not (rule and equals and module and colon and attribute):
-            raise RuleError(f"expected {_FORM} behind the name of a build, found {quote(part)}")
+            raise RuleError(f"expected {_FORM}, found {quote(part)}")
         known = [entry.name for entry in fields(Rules)]
         if rule not in known:
             near = get_close_matches(rule, known, n=1, cutoff=0.5)

@@ -43,7 +43,7 @@ def tasks(names: Sequence[str], drivers: Sequence[str], budget: int, seed: int) 
     chosen = tuple(dict.fromkeys(drivers)) or USUAL
     for driver in chosen:
         if driver not in DRIVERS:
-            raise InputError("driver", 0, "", f"expected one of {', '.join(DRIVERS)}, found {quote(driver)}")
+            raise InputError("--driver", 0, "", f"expected one of {', '.join(DRIVERS)}, found {quote(driver)}")
     return [Task(name, driver, budget, seed) for name in dict.fromkeys(names or FAULTS) for driver in chosen]
 
 

@@ -32,6 +32,7 @@ BLOCK = 16  # examples of a shard of a machine, whose examples hypothesis number
 QUEUED = 2  # shards handed out for each lane, so that none waits for the next
 LOOK_S = 0.2  # how often budget and Ctrl-C are looked at
 CRASHES_BORNE = 3  # of one session
+TELL_S, WORKERS_S = 3.0, 60.0  # without any worker, until that is told and until the session ends
 ENDING = "the campaign ends after the shards at work; Ctrl-C again ends it at once"
 SILENT_S, LATE_S = 600.0, 90.0  # without a shard that ends, and that at the end of a session, until what runs is killed
 
@@ -57,6 +58,15 @@ class OtherCode(RuntimeError):
     """A worker has other sources, of kvtwin or of the user's rules, than the process that ordered the work."""
 
 
+def lack(builds: tuple[str, ...], code: str) -> str:
+    """What this process lacks to run examples on ``builds`` for a process whose code is ``code``, in a sentence."""
+    try:
+        found = digest.of_texts(builds)
+    except InputError as error:
+        return f"expected workers that have the builds of the campaign; {error}"
+    return "" if code == found else f"expected workers with the code of the campaign, {code}, found one with {found}"
+
+
 def work(
     run: RunShard, order: Order, shard: Shard, seconds: float | None, code: str, since: float | None = None
 ) -> ShardResult:
@@ -64,12 +74,8 @@ def work(
 
     They count from ``since`` on the clock of this machine, or from now.
     """
-    try:
-        found = digest.of_texts(order.builds)
-    except InputError as error:
-        raise OtherCode(f"expected workers that have the builds of the campaign; {error}") from error
-    if code != found:
-        raise OtherCode(f"expected workers with the code of the campaign, {code}, found one with {found}")
+    if lacks := lack(order.builds, code):
+        raise OtherCode(lacks)
     if dropped():
         return ShardResult()
     now = time.monotonic() if since is None else since
@@ -110,8 +116,10 @@ class Campaign:
         self._left = budget.examples
         self._size = FIRST_SHARD
         self._crashes = 0
-        self._dropping = False
-        self._began = self._heard = time.monotonic()  # when a shard ended last
+        self._dropping = self._waited = False
+        self._began = self._heard = self._alone_since = (
+            time.monotonic()
+        )  # when a shard ended last, and workers were there
 
     def run(self) -> Campaigned:
         """Run until the budget is used up or Ctrl-C; the state of the campaign, earlier sessions included."""
@@ -190,6 +198,8 @@ class Campaign:
         done, _ = wait(self._running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
         if done:
             self._heard = time.monotonic()
+        elif self._deserted():
+            pass
         elif time.monotonic() - self._heard > (LATE_S if self._dropping else SILENT_S):
             self._heard = time.monotonic()
             self.crew.kill()
@@ -210,6 +220,20 @@ class Campaign:
         if broken:
             self._replace_executor(broken)
         self._tell(self.ledger.so_far)
+
+    def _deserted(self) -> bool:
+        """Whether nobody has been there for some time to run what was handed out: told once, and borne not for ever."""
+        now = time.monotonic()
+        if now - self._heard < TELL_S or self._dropping or not self.crew.deserted:
+            self._alone_since = now
+            return False
+        if now - self._alone_since > WORKERS_S:
+            what = f"no worker was there for {WORKERS_S:g} s"
+            self._crash(Crash(min(shard.begin for shard in self._running.values()), what), CRASHES_BORNE)
+        elif not self._waited:
+            self._waited = True
+            self._note(f"all workers are gone; waiting {WORKERS_S:g} s for one")
+        return True
 
     def _replace_executor(self, broken: list[Shard]) -> None:
         """A process died, and which shard did it nobody knows, unless it was alone: that one is struck."""

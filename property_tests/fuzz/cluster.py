@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from scenarios.errors import InputError, quote
 
 CONNECT_S = 10  # seconds within which a scheduler answers
+TELL_S, WORKERS_S = 3.0, 60.0  # without any worker, until that is told and until it is given up
+LOOK_S = 0.2
 SCHEMES = ("tcp", "tls", "ws", "wss", "ucx")
 
 
@@ -26,14 +29,14 @@ class Cluster:
         host, colon, port = (rest if found else address).rpartition(":")
         if (found and scheme not in SCHEMES) or not colon or not host or not port.isdigit():
             problem = f"expected the address of a scheduler, tcp://HOST:PORT, found {quote(address)}"
-            raise InputError("cluster", 0, "", problem)
+            raise InputError("--cluster", 0, "", problem)
         self.address = address
         self.here = False
         try:
             import distributed
         except ImportError as error:
             problem = "expected Dask, which --cluster needs: pip install 'kvtwin[cluster]'"
-            raise InputError("cluster", 0, "", problem) from error
+            raise InputError("--cluster", 0, "", problem) from error
         self._distributed = distributed
         for name in ("distributed.client", "distributed.comm", "distributed.batched"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # what it tells of a lost scheduler is told here
@@ -42,7 +45,41 @@ class Cluster:
             self._executor: Executor = self._client.get_executor(pure=False)
             self._count_lanes()
         except OSError as error:
-            raise InputError("cluster", 0, "", f"expected a scheduler at {address}, found none that answers") from error
+            raise self._silent() from error
+
+    def await_workers(self, note: Callable[[str], None]) -> None:
+        """Wait until one worker is there at least; ``note`` is told that this takes long.
+
+        Raises :class:`InputError` where none comes, and where the scheduler goes.
+        """
+        began, told = time.monotonic(), False
+        try:
+            while not self._threads():
+                waited = time.monotonic() - began
+                if waited > WORKERS_S:
+                    problem = f"expected a worker within {WORKERS_S:g} s, found none at the scheduler {self.address}"
+                    raise InputError("--cluster", 0, "", problem)
+                if waited > TELL_S and not told:
+                    note(f"the scheduler at {self.address} has no workers; waiting {WORKERS_S:g} s for one")
+                    told = True
+                time.sleep(LOOK_S)
+        except OSError as error:
+            raise self._silent() from error
+
+    def ask(self, lack: Callable[..., str], *arguments: object) -> None:
+        """Call ``lack`` on every worker that is there: a sentence on what one lacks is an :class:`InputError`."""
+        try:
+            answers = self._client.run(lack, *arguments, on_error="return")
+        except OSError as error:
+            raise self._silent() from error
+        for worker, answer in sorted(answers.items()):
+            if isinstance(answer, BaseException):
+                answer = f"expected a worker that can run kvtwin, found {type(answer).__name__}: {answer}"
+            if answer:
+                raise InputError("--cluster", 0, f"worker {worker}", answer)
+
+    def _silent(self) -> InputError:
+        return InputError("--cluster", 0, "", f"expected a scheduler at {self.address}, found none that answers")
 
     @property
     def executor(self) -> Executor:
@@ -56,6 +93,14 @@ class Cluster:
             return self._count_lanes()
         except OSError:
             return 1  # lost: its futures tell
+
+    @property
+    def deserted(self) -> bool:
+        """Whether there is no worker at all."""
+        try:
+            return not self._threads()
+        except OSError:
+            return False  # lost: its futures tell
 
     def drop(self, futures: Iterable[Future[Any]]) -> None:
         """Cancel them, also those that run."""
@@ -87,4 +132,9 @@ class Cluster:
         return self._distributed.Client(self.address, timeout=CONNECT_S, set_as_default=False)
 
     def _count_lanes(self) -> int:
-        return max(1, sum(self._client.nthreads().values()))
+        return max(1, self._threads())
+
+    def _threads(self) -> int:
+        """Threads of all workers; OSError where the scheduler does not answer, which may be a matter of seconds."""
+        ask = self._client.scheduler.ncores  # what Client.nthreads asks, which would wait for ever
+        return sum(self._client.sync(ask, workers=None, callback_timeout=CONNECT_S).values())

@@ -32,6 +32,11 @@ class Crew(Protocol):
         """Calls that run at the same time; it may change under way."""
         ...
 
+    @property
+    def deserted(self) -> bool:
+        """Whether nobody is there to run anything, for the time being."""
+        ...
+
     def drop(self, futures: Iterable[Future[Any]]) -> None:
         """Let calls that have not begun come to nothing: their futures are cancelled, or end soon."""
         ...
@@ -70,6 +75,7 @@ class Alone:
         self.executor: Executor = Inline()
         self.lanes = 1
         self.here = True
+        self.deserted = False
 
     def drop(self, futures: Iterable[Future[Any]]) -> None:
         """All of them have ended."""
@@ -92,6 +98,7 @@ class Processes:
             signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a worker that died is a broken pool, not our end
         self.lanes = workers
         self.here = True
+        self.deserted = False
         self._context = get_context("spawn")
         self._dropped = self._context.RawValue("b", 0)  # without a lock, which a killed process could take with it
         self._pool = self._open()

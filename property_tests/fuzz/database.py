@@ -24,5 +24,5 @@ def open_database(where: str) -> ExampleDatabase | None:
         from hypothesis.extra.redis import RedisExampleDatabase
     except ImportError as error:
         problem = f"expected the package redis, which a database at {REDIS} needs: pip install redis"
-        raise InputError("database", 0, "", problem) from error
+        raise InputError("--database", 0, "", problem) from error
     return RedisExampleDatabase(redis.Redis.from_url(where))

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from model.builds import BUILDS, DEFAULT_BUILD
 from property_tests.fuzz import digest, shards
-from property_tests.fuzz.campaign import Budget, Campaign
+from property_tests.fuzz.campaign import Budget, Campaign, lack
 from property_tests.fuzz.cluster import Cluster
 from property_tests.fuzz.crew import Crew, local
 from property_tests.fuzz.database import open_database
@@ -78,11 +78,11 @@ def order_of(asked: Asked) -> Order:
         ("profile", asked.profile, PROFILES),
     ):
         if value not in known:
-            raise InputError(what, 0, "", f"expected one of {', '.join(known)}, found {quote(value)}")
+            raise InputError(f"--{what}", 0, "", f"expected one of {', '.join(known)}, found {quote(value)}")
     if asked.database and driver != "machine":
-        raise InputError("database", 0, "", f"expected --database beside --driver machine, found the driver {driver}")
+        raise InputError("--database", 0, "", f"expected the driver machine beside it, found {driver}")
     if asked.cluster and asked.workers:
-        raise InputError("workers", 0, "", "expected no --workers beside --cluster, whose workers are its own")
+        raise InputError("--workers", 0, "", "expected none beside --cluster, whose workers are its own")
     focus = tuple(dict.fromkeys(rule.split("=", 1)[0] for rule in asked.rules))
     machine = asked.machine or MACHINES[1]
     order = Order(texts, driver, machine, asked.profile, seed_of(asked.seed), focus, asked.database)
@@ -101,12 +101,22 @@ def _build_texts(asked: Asked) -> tuple[str, ...]:
         names = [DEFAULT_BUILD]
     else:
         names = [build.name for build in BUILDS.values() if build.correct]
+    for name in names:
+        _find(name, "--build")
     texts = tuple(text_of(name, asked.rules) for name in names)
     if len(set(texts)) < len(texts):
-        raise InputError("build", 0, "", f"expected each build once, found {', '.join(names)}")
+        raise InputError("--build", 0, "", f"expected each build once, found {', '.join(names)}")
     for text in texts:
-        find(text)
+        _find(text, "--rule")
     return texts
+
+
+def _find(text: str, option: str) -> None:
+    """Raise :class:`InputError` under the name of the option that is to blame where ``text`` names no build."""
+    try:
+        find(text)
+    except InputError as error:
+        raise InputError(option, 0, "", error.problem) from error
 
 
 def seed_of(text: str) -> int:
@@ -116,18 +126,18 @@ def seed_of(text: str) -> int:
     if COMMIT.fullmatch(text):
         return int(text[:COMMIT_DIGITS], 16)
     problem = f"expected a whole number from 0, or a commit id of 7 hex digits at least, found {quote(text)}"
-    raise InputError("seed", 0, "", problem)
+    raise InputError("--seed", 0, "", problem)
 
 
 def budget_of(asked: Asked) -> Budget:
     """How long the session is: by its option, else by its profile."""
     if asked.minutes is not None and asked.examples is not None:
-        raise InputError("fuzz", 0, "", "expected --minutes or --examples, found both")
+        raise InputError("--minutes", 0, "", "expected no --examples beside it, found both")
     if asked.examples is not None:
         return Budget(examples=asked.examples)
     minutes = MINUTES[asked.profile] if asked.minutes is None else asked.minutes
     if not 0.0 < minutes < 1e6:
-        raise InputError("minutes", 0, "", f"expected a positive number of minutes, found {minutes:g}")
+        raise InputError("--minutes", 0, "", f"expected a positive number of minutes, found {minutes:g}")
     return Budget(seconds=60.0 * minutes)
 
 
@@ -135,9 +145,10 @@ def run(asked: Asked, desk: Desk) -> Campaigned:
     """Run a session; :class:`InputError` for what cannot be, before anything runs."""
     order, budget = order_of(asked), budget_of(asked)
     open_database(asked.database)
-    ledger = Ledger(desk.ledger, order, digest.of_texts(order.builds))
+    code = digest.of_texts(order.builds)
+    ledger = Ledger(desk.ledger, order, code)
     try:
-        crew: Crew = Cluster(asked.cluster) if asked.cluster else local(asked.workers)
+        crew: Crew = _cluster(asked.cluster, order, code, desk) if asked.cluster else local(asked.workers)
         runs = shards.runner(order)
         command = command_of(order, asked.rules)
         keep = partial(desk.keep, command=command)
@@ -146,6 +157,18 @@ def run(asked: Asked, desk: Desk) -> Campaigned:
         ).run()
     finally:
         ledger.close()
+
+
+def _cluster(address: str, order: Order, code: str, desk: Desk) -> Cluster:
+    """The workers of a scheduler, of which one is there at least and all have what the order needs."""
+    crew = Cluster(address)
+    try:
+        crew.await_workers(desk.note)
+        crew.ask(lack, order.builds, code)
+    except BaseException:
+        crew.leave(True)
+        raise
+    return crew
 
 
 def command_of(order: Order, rules: tuple[str, ...] = ()) -> str:

@@ -19,7 +19,7 @@ def runner(order: Order) -> RunShard:
     if order.machine == "engine":
         return engine_shards.run_shard
     layers = "engine or cache" if order.driver == "swarm" else "engine"
-    raise InputError("machine", 0, "", f"expected {layers} for the driver {order.driver}, found {order.machine}")
+    raise InputError("--machine", 0, "", f"expected {layers} for the driver {order.driver}, found {order.machine}")
 
 
 def hunt(build: Build, driver: str, budget: int, seed: int) -> Hunt:

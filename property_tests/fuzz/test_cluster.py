@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from property_tests.fuzz import helpers
+from property_tests.fuzz import helpers, session
 from property_tests.fuzz.cluster import Cluster
 from property_tests.fuzz.test_campaign_loop import ORDER, campaign, told_apart
 from scenarios.errors import InputError
-from sim.findings import Campaigned
+from sim.findings import Campaigned, Failure
 
 DASK = [sys.executable, "-m", "dask"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,6 +25,7 @@ class Machines:
     """A scheduler and two workers on the loopback, each a process of its own."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder, self.workers = folder, list[subprocess.Popen[bytes]]()
         self.scheduler = self._start("scheduler", "--port", "0", "--scheduler-file", str(folder / "s"), folder=folder)
         told = (folder / "scheduler.log").open()
         self.address = ""
@@ -36,8 +37,11 @@ class Machines:
                     self.address = line.split()[-1]
             time.sleep(0.05)
         told.close()
-        options = (self.address, "--nthreads", "1", "--no-nanny", "--local-directory", str(folder))
-        self.workers = [self._start("worker", *options, "--name", name, folder=folder) for name in "ab"]
+
+    def begin(self) -> None:
+        """The workers come."""
+        options = (self.address, "--nthreads", "1", "--no-nanny", "--local-directory", str(self.folder))
+        self.workers = [self._start("worker", *options, "--name", name, folder=self.folder) for name in "ab"]
 
     def _start(self, *command: str, folder: Path) -> subprocess.Popen[bytes]:
         with (folder / f"{command[0]}.log").open("ab") as log:
@@ -59,8 +63,69 @@ class Machines:
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[Machines]:
     cluster = Machines(tmp_path)
+    cluster.begin()
     yield cluster
     cluster.end()
+
+
+@pytest.fixture
+def deserted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
+    """A scheduler without workers, and little patience."""
+    for module in ("cluster", "campaign"):
+        monkeypatch.setattr(f"property_tests.fuzz.{module}.TELL_S", 0.2)
+        monkeypatch.setattr(f"property_tests.fuzz.{module}.WORKERS_S", 1.0)
+    cluster = Machines(tmp_path)
+    yield cluster
+    cluster.end()
+
+
+class Listener:
+    """A desk that keeps nothing and listens."""
+
+    ledger = None
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def keep(self, failure: Failure, command: str) -> str:
+        return ""
+
+    def drop(self, folder: str) -> None: ...
+
+    def tell(self, so_far: Campaigned) -> None: ...
+
+    def note(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def test_a_scheduler_without_workers_is_told_and_given_up(deserted: Machines) -> None:
+    desk = Listener()
+    with pytest.raises(InputError, match=r"^--cluster: expected a worker within 1 s, found none at the scheduler tcp:"):
+        session.run(session.Asked(examples=4, cluster=deserted.address), desk)
+    assert desk.lines == [f"the scheduler at {deserted.address} has no workers; waiting 1 s for one"]
+
+
+def test_workers_that_all_go_for_good_end_the_session(deserted: Machines) -> None:
+    lines: list[str] = []
+    done = campaign(40, Cluster(deserted.address), note=lines.append)
+    assert lines == ["all workers are gone; waiting 1 s for one"]
+    assert [crash.what for crash in done.crashes] == ["no worker was there for 1 s"]
+    assert done.totals.examples == 0
+
+
+def test_a_rule_that_the_workers_cannot_import_is_bad_input_that_names_one_of_them(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = tmp_path / "rules_at_home" / "claim_at_home.py"
+    rule.parent.mkdir()
+    rule.write_text("from model.rules.claim import JointMinimum\nclass Mine(JointMinimum): ...\n")
+    monkeypatch.syspath_prepend(str(rule.parent))
+    asked = session.Asked(examples=4, rules=("claim=claim_at_home:Mine",), cluster=machines.address)
+    lacks = r"^--cluster: worker tcp://127\.0\.0\.1:\d+: expected workers that have the builds .*claim_at_home"
+    with pytest.raises(InputError, match=lacks):
+        session.run(asked, Listener())
+    done = session.run(session.Asked(examples=4, build="unified", cluster=machines.address), Listener())
+    assert (done.totals.examples, done.crashes) == (4, [])
 
 
 def test_totals_are_those_of_a_serial_run_and_a_killed_worker_loses_nothing(machines: Machines, tmp_path: Path) -> None:

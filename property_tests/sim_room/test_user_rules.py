@@ -81,9 +81,9 @@ def test_a_class_is_made_and_may_stand_inside_another() -> None:
 REFUSED = {
     "unifed+claim=own_rules:made": "expected a build or fault:NAME (did you mean 'unified'?), found 'unifed'",
     "fault:claim+claim=own_rules:made": "expected a fault (did you mean 'claim-plus2'?), found 'claim'",
-    "unified+claim": "expected RULE=module:Class behind the name of a build, found 'claim'",
-    "unified+claim=own_rules": "expected RULE=module:Class behind the name of a build, found 'claim=own_rules'",
-    "unified+": "expected RULE=module:Class behind the name of a build, found ''",
+    "unified+claim": "expected RULE=module:Class, found 'claim'",
+    "unified+claim=own_rules": "expected RULE=module:Class, found 'claim=own_rules'",
+    "unified+": "expected RULE=module:Class, found ''",
     "unified+klaim=own_rules:made": "expected the name of a rule (did you mean 'claim'?), found 'klaim'",
     "unified+claim=own_rules:made+claim=own_rules:made": "expected each rule once, found claim twice",
     "unified+claim=own_roles:made": "expected a module for own_roles:made, found none of the name own_roles in the "
