@@ -192,8 +192,8 @@ class StepPlan:
         """Counts for the generation rows as they can be: 1 without real drafts, else 1 .. the row's width."""
         return tuple(
             [
-                (1 if count < 1 else min(count, row.width)) if row.real_drafts else 1
-                for count, row in zip(accepted, self.generation, strict=True)
+                (1 if count < 1 else count if count <= width else width) if real_drafts else 1
+                for count, (_, _, _, width, real_drafts, _, _) in zip(accepted, self.generation, strict=True)
             ]
         )
 
