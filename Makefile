@@ -75,6 +75,7 @@ $(STAMP): pyproject.toml constraints.txt
 $(GPU_STAMP): $(STAMP)
 	@echo "installing torch and triton into $(VENV) (about half a minute, once)"
 	@$(BIN)/python -m pip install -qq --constraint constraints.txt --no-build-isolation --editable '.[gpu]'
+	@$(BIN)/python -m pip install -qq --constraint constraints.txt --no-build-isolation --editable '.[train]'
 	@touch $(GPU_STAMP)
 
 # Campaigns on several machines, which the tests try on this one.

@@ -17,7 +17,7 @@ from reports import interrupts
 interrupts.leave_at_once()
 import typer  # noqa: E402
 
-from reports import device_commands, options  # noqa: E402
+from reports import device_commands, options, train_commands  # noqa: E402
 
 if TYPE_CHECKING:
     from model.builds import Build
@@ -328,6 +328,15 @@ def _room() -> device_commands.Room:
 
 
 device_commands.register(app, _room)
+
+
+def _stages() -> train_commands.Stages:
+    import gpu_backend.train.stages as stages  # torch and tokenizers, where they are installed
+
+    return stages
+
+
+train_commands.register(app, _stages)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-collect_ignore = [] if find_spec("torch") else ["test_replay.py"]  # kvtwin runs without torch, a replay does not
+# kvtwin runs without torch, a replay and a training do not
+collect_ignore = [] if find_spec("torch") else ["test_replay.py", "test_train.py"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,8 @@ def test_everything_that_make_installs_is_pinned_to_the_installed_version() -> N
     dependencies = metadata_["dependencies"]
     assert isinstance(dependencies, list)
     roots = [*dependencies, *extras["dev"]]
-    for extra, module in (("gpu", "torch"), ("cluster", "distributed"), ("crosshair", "hypothesis_crosshair_provider")):
+    modules = {"gpu": "torch", "train": "tokenizers", "cluster": "distributed"}
+    for extra, module in {**modules, "crosshair": "hypothesis_crosshair_provider"}.items():
         if importlib.util.find_spec(module) is not None:
             roots += extras[extra]
     needed = {name for name in closure([Requirement(text) for text in roots]) if not name.startswith(CUDA_LIBRARIES)}
@@ -84,7 +85,7 @@ def test_the_gpu_extra_is_pinned_and_stays_an_extra() -> None:
 def test_the_command_line_works_where_torch_and_dask_do_not() -> None:
     script = (
         "import sys\n"
-        "for name in ('torch', 'triton', 'safetensors', 'dask', 'distributed'):\n"
+        "for name in ('torch', 'triton', 'safetensors', 'tokenizers', 'dask', 'distributed'):\n"
         "    sys.modules[name] = None  # an import of it fails\n"
         "import kvtwin\n"
         "kvtwin.main()\n"
@@ -95,8 +96,8 @@ def test_the_command_line_works_where_torch_and_dask_do_not() -> None:
     assert '"runs"' in done.stdout
 
 
-@pytest.mark.parametrize("extra", ["cluster", "crosshair"])
-def test_the_extras_of_campaigns_are_pinned_and_stay_extras(extra: str) -> None:
+@pytest.mark.parametrize("extra", ["cluster", "crosshair", "train"])
+def test_the_other_extras_are_pinned_and_stay_extras(extra: str) -> None:
     metadata_ = project()
     extras, dependencies = metadata_["optional-dependencies"], metadata_["dependencies"]
     assert isinstance(extras, dict) and isinstance(dependencies, list)

@@ -1,0 +1,53 @@
+"""The card beside the weights: what they were trained on and how, their hashes, what they are bound to."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from gpu_backend.train.corpus import MANIFEST
+from gpu_backend.train.files import CORPUS, DRAFTER, TARGET, TOKENS, read_json, write_json
+from gpu_backend.train.recipe import Recipe
+from gpu_backend.train.session import MOST_BYTES, PROGRESS
+from gpu_backend.train.tokens import INFO, TOKENIZER
+from scenarios.errors import InputError
+
+CARD = "card.json"
+MOST_OF_ALL = 40_000_000  # bytes of all weights
+
+
+def write_card(folder: Path, recipe: Recipe, acceptance: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Write ``card.json`` for the pair in ``folder``; ``InputError`` if the weights are too large to be shipped."""
+    weights = sorted(path for stage in (TARGET, DRAFTER) for path in (folder / stage).glob("*.safetensors"))
+    size = sum(path.stat().st_size for path in weights)
+    if size > MOST_OF_ALL:
+        raise InputError(str(folder), 0, "weights", f"expected at most {MOST_OF_ALL} bytes in all, found {size}")
+    files = [*weights, *sorted(folder.glob("*/config.json")), folder / TOKENS / TOKENIZER]
+    target, drafter = (read_json(folder / stage / PROGRESS, stage) for stage in (TARGET, DRAFTER))
+    card = {
+        "data": read_json(folder / CORPUS / MANIFEST, "corpus"),
+        "tokenizer": read_json(folder / TOKENS / INFO, "tokenizer"),
+        "recipe": {
+            name: getattr(recipe, name) for name in recipe.__dataclass_fields__ if name not in (TARGET, DRAFTER)
+        },
+        "target": _without_curve(target),
+        "drafter": _without_curve(drafter),
+        "acceptance": acceptance,
+        "window": {"tokens": recipe.drafter.window(0), "rule": "per query, |query - key| < tokens (z-lab's)"},
+        "timeline": "immediate: drafts right behind the prefill",
+        "limits": [
+            "held out by the names of standard-library modules: near copies elsewhere may have been trained on",
+            "made to tell sound reuse from broken reuse; no claim about the quality of what it writes",
+            "trained by time: another run gives other weights",
+        ],
+        "bytes": size,
+        "most_bytes_a_file": MOST_BYTES,
+        "sha256": {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
+    }
+    write_json(folder / CARD, card)
+    return card
+
+
+def _without_curve(progress: dict[str, Any]) -> dict[str, Any]:
+    return {**{name: value for name, value in progress.items() if name != "curve"}, "last": progress["curve"][-1]}

@@ -1,0 +1,164 @@
+"""The corpus: Python source text of the standard library and of installed packages under an allowed licence."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import random
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import Any
+
+from gpu_backend.train.files import write_whole
+from gpu_backend.train.licences import licence_of
+from scenarios.errors import InputError
+
+LEAST_BYTES, MOST_BYTES, LONGEST_MEAN_LINE = 400, 1_500_000, 200
+SEPARATOR = b"\0"  # between files; Python sources hold none
+TRAIN, HELD, MANIFEST = "train.txt", "held.txt", "manifest.json"
+# Standard-library modules that nothing is trained on. Folders and files of these names are left out everywhere else,
+# since a copy may be among the packages.
+_NAMES = (
+    *("argparse", "asyncio", "concurrent", "configparser", "ctypes", "curses", "dataclasses", "difflib", "doctest"),
+    *("email", "fractions", "ftplib", "http", "idlelib", "imaplib", "inspect", "json", "logging", "mailbox"),
+    *("multiprocessing", "optparse", "pdb", "pickle", "plistlib", "socketserver", "statistics", "subprocess"),
+    *("tarfile", "turtle", "typing", "unittest", "xml", "zipfile"),
+)
+HELD_OUT = frozenset(_NAMES)
+STDLIB = "the standard library"
+# Copies of other packages have licences of their own, which their host's metadata does not tell.
+COPIES = frozenset({"_vendor", "_vendored", "vendor", "vendored", "extern", "externals", "third_party"})
+
+
+@dataclass(slots=True)
+class Source:
+    """One package: its files, and what was taken of them."""
+
+    name: str
+    version: str
+    licence: str
+    root: Path
+    files: list[Path]
+    taken: int = 0
+    size: int = 0
+    held: int = 0
+
+
+@dataclass(slots=True)
+class Corpus:
+    """Texts in the order of their content's hash; names are ``PACKAGE/PATH``."""
+
+    train: list[bytes] = field(default_factory=list)
+    held: list[tuple[str, bytes]] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+
+def installed() -> tuple[list[Source], list[str]]:
+    """The standard library and the packages of this Python; the names of those whose licence is not allowed."""
+    root = Path(sysconfig.get_paths()["stdlib"])
+    files = [path for path in sorted(root.rglob("*.py")) if "site-packages" not in path.parts]
+    files = [path for path in files if "dist-packages" not in path.parts and not COPIES & set(path.parts)]
+    found = [Source(STDLIB, platform.python_version(), "PSF-2.0", root, files)]
+    refused = set()
+    packages = {str(package.metadata["Name"]).lower(): package for package in distributions()}
+    for _, package in sorted(packages.items()):
+        name, licence = str(package.metadata["Name"]), licence_of(package)
+        if licence is None:
+            refused.add(f"{name} {package.version}")
+        else:
+            own = Path(str(package.locate_file("")))
+            found.append(Source(name, package.version, licence, own, _files_of(package, own)))
+    return found, sorted(refused)
+
+
+def _files_of(package: Distribution, root: Path) -> list[Path]:
+    paths = [root / str(file) for file in package.files or [] if str(file).endswith(".py")]
+    return sorted(path for path in paths if ".." not in path.parts and not COPIES & set(path.parts))
+
+
+def gather(sources: list[Source], refused: list[str]) -> Corpus:
+    """Read ``sources``; files of the same content count once, held-out ones first."""
+    corpus = Corpus(sources=sources, refused=refused)
+    seen: set[bytes] = set()
+    kept: list[tuple[bytes, bytes]] = []
+    for source in sources:
+        for path, text in _texts(source):
+            digest = hashlib.sha256(text).digest()
+            if digest in seen:
+                continue
+            seen.add(digest)
+            if is_held(path.relative_to(source.root)):
+                if source.name == STDLIB:
+                    source.held += 1
+                    corpus.held.append((f"{path.relative_to(source.root)}", text))
+                continue
+            source.taken += 1
+            source.size += len(text)
+            kept.append((digest, text))
+    corpus.train = [text for _, text in sorted(kept)]
+    return corpus
+
+
+def is_held(path: Path) -> bool:
+    """Whether a folder or the file itself has the name of a held-out module, or is its test."""
+    names = [*path.parts[:-1], path.stem]
+    return any(name.lower().removeprefix("test_").strip("_") in HELD_OUT for name in names)
+
+
+def _texts(source: Source) -> Iterator[tuple[Path, bytes]]:
+    """Files that read like source text: neither fragments, nor tables, nor in another encoding."""
+    for path in source.files:
+        try:
+            text = path.read_bytes()
+            if not LEAST_BYTES <= len(text) <= MOST_BYTES or SEPARATOR in text:
+                continue
+            wide = text.decode("utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+        if len(wide) <= LONGEST_MEAN_LINE * (wide.count("\n") + 1):
+            yield path, text
+
+
+def build(folder: Path, *, most_files: int | None = None, seed: int = 0) -> dict[str, Any]:
+    """Write the corpus of this Python to ``folder``; returns its manifest. ``most_files`` takes so many of
+    each package by chance, and as many held-out ones."""
+    sources, refused = installed()
+    if most_files is not None:
+        draw = random.Random(seed)
+        for source in sources:
+            kinds: tuple[list[Path], list[Path]] = ([], [])
+            for path in source.files:
+                kinds[is_held(path.relative_to(source.root))].append(path)
+            source.files = sorted(path for kind in kinds for path in draw.sample(kind, min(most_files, len(kind))))
+    corpus = gather(sources, refused)
+    if not corpus.train or not corpus.held:
+        raise InputError(str(folder), 0, "corpus", "expected texts to train on and texts held out, found too few")
+    manifest = manifest_of(corpus)
+    write_whole(folder / TRAIN, SEPARATOR.join(corpus.train))
+    write_whole(folder / HELD, SEPARATOR.join(part for name, text in corpus.held for part in (name.encode(), text)))
+    write_whole(folder / MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
+    return manifest
+
+
+def manifest_of(corpus: Corpus) -> dict[str, Any]:
+    """Packages with versions, licences, files and bytes; what was held out and what was refused."""
+    return {
+        "python": platform.python_version(),
+        "files": len(corpus.train),
+        "bytes": sum(map(len, corpus.train)),
+        "sha256": hashlib.sha256(SEPARATOR.join(corpus.train)).hexdigest(),
+        "held_out_modules": sorted(HELD_OUT),
+        "held_out_files": len(corpus.held),
+        "held_out_bytes": sum(len(text) for _, text in corpus.held),
+        "packages": [
+            {"name": one.name, "version": one.version, "licence": one.licence, "files": one.taken, "bytes": one.size}
+            for one in corpus.sources
+            if one.taken
+        ],
+        "refused": corpus.refused,
+    }

@@ -1,0 +1,69 @@
+"""Sizes and constants of a training: the T1 pair's, and a tiny one that a CPU trains in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from gpu_backend.modules.config import DrafterConfig, TargetConfig
+
+SPECIAL = ("<|endoftext|>", "<|mask|>", "<|pad|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{i}|>" for i in range(11)))
+END_OF_TEXT, MASK = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One training. Lengths are tokens; rates are those of Muon and of AdamW, decay is Muon's."""
+
+    target: TargetConfig
+    drafter: DrafterConfig
+    target_rows: int = 64  # sequences a step
+    target_length: int = 4096
+    muon: float = 0.02
+    target_adam: float = 3e-3
+    target_decay: float = 0.02
+    target_shape: tuple[float, float] = (0.02, 0.45)  # shares of the time: warm-up, linear descent to 0
+    drafter_rows: int = 64
+    prompt: int = 512  # of on-policy sequences, with as many new tokens behind it
+    new: int = 512
+    on_policy: int = 4096  # sequences of one round of generation
+    rounds: int = 2
+    stride: int = 8  # anchors are so far apart
+    drafter_adam: float = 2e-3
+    drafter_shape: tuple[float, float] = (0.03, 0.5)
+    distillation: float = 0.8  # share of the target's distribution in the loss, the rest is the token's
+    slots: float = 4.0  # slot k weighs exp(-(k - 1) / slots)
+    temperatures: tuple[float, ...] = (0.0, 0.0, 0.6, 1.0)
+    eval_prompt: int = 1024
+    eval_prompts: int = 256
+    sample_bytes: int = 40_000_000  # of text that the tokenizer is trained on
+    log_every: int = 50
+
+
+T1_TARGET = TargetConfig(
+    vocabulary=4096, hidden=384, layers=8, heads=6, kv_heads=2, head_dim=64, intermediate=1024, positions=4096,
+    dtype=torch.bfloat16,
+)  # fmt: skip
+
+
+def drafter_of(target: TargetConfig, taps: tuple[int, ...], window: int, layers: int, block: int) -> DrafterConfig:
+    """A drafter of the target's layer shape; every layer has ``window``."""
+    return DrafterConfig(
+        target.vocabulary, target.hidden, layers, target.heads, target.kv_heads, target.head_dim, target.intermediate,
+        target.positions, target.theta, target.eps, windows=(window,) * layers, dtype=target.dtype, taps=taps,
+        target_layers=target.layers, block=block, mask_token=MASK,
+    )  # fmt: skip
+
+
+T1 = Recipe(T1_TARGET, drafter_of(T1_TARGET, (1, 4, 6), window=256, layers=3, block=8))
+_TINY = replace(
+    T1_TARGET, vocabulary=512, hidden=48, layers=4, heads=2, kv_heads=1, head_dim=32, intermediate=64, positions=256,
+    dtype=torch.float32,
+)  # fmt: skip
+TINY = Recipe(
+    _TINY, drafter_of(_TINY, (0, 1, 2), window=16, layers=2, block=4), target_rows=4, target_length=64, drafter_rows=4,
+    prompt=24, new=24, on_policy=8, rounds=1, stride=4, eval_prompt=32, eval_prompts=4, sample_bytes=200_000,
+    log_every=5,
+)  # fmt: skip
+RECIPES = {"t1": T1, "tiny": TINY}

@@ -1,0 +1,49 @@
+"""The stages of a training by name, as the command line runs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gpu_backend.train import corpus, drafter_stage, target_stage, tokens
+from gpu_backend.train.card import write_card
+from gpu_backend.train.evaluate import evaluate
+from gpu_backend.train.files import CORPUS
+from gpu_backend.train.recipe import RECIPES
+from gpu_backend.train.session import Order, Say
+from scenarios.errors import InputError
+
+
+def run(
+    stage: str,
+    folder: Path,
+    recipe_name: str,
+    *,
+    seconds: float,
+    schedule: float | None,
+    seed: int,
+    device: str | None,
+    files: int | None,
+    say: Say,
+) -> dict[str, Any]:
+    """Run one stage within ``seconds``; returns what is to be told of it."""
+    recipe = RECIPES[recipe_name]
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise InputError("device", 0, "", "expected a GPU, found none")
+    if stage == "corpus":
+        return corpus.build(folder / CORPUS, most_files=files, seed=seed)
+    if stage == "tokenizer":
+        return tokens.build(folder, recipe, encode_s=seconds)
+    if stage == "evaluate":
+        told = evaluate(folder, place)
+        write_card(folder, recipe, told)
+        return told
+    order = Order(folder, seconds, schedule, seed, place)
+    if stage == "target":
+        return target_stage.train(order, recipe, say)
+    left = drafter_stage.train(order, recipe, say)
+    write_card(folder, recipe)
+    return left

@@ -1,0 +1,97 @@
+"""A training from nothing: stages, budgets, resumption, and what a stage says when the one before it did not run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gpu_backend.modules.loader import load_pair
+from gpu_backend.train.corpus import is_held
+from gpu_backend.train.licences import of_expression
+from gpu_backend.train.tokens import Encoder
+from property_tests.cli.conftest import Command
+
+TINY = ("--size", "tiny", "--device", "cpu", "--out", "t")
+
+
+def test_four_stages_leave_a_pair_that_loads_and_its_card(kvtwin: Command) -> None:
+    torch.set_num_threads(1)
+    corpus = kvtwin("train", "corpus", *TINY, "--files", "3", "--seed", "1", "--json").json()
+    assert {package["licence"] for package in corpus["packages"]} <= {"PSF-2.0", "BSD", "MIT", "Apache-2.0"}
+    tokens = kvtwin("train", "tokenizer", *TINY, "--json").json()
+    assert tokens["vocabulary"] == 512 and tokens["prompts"] > 0
+    first = kvtwin("train", "target", *TINY, "--seconds", "1", "--schedule", "2", "--json").json()
+    second = kvtwin("train", "target", *TINY, "--seconds", "2", "--schedule", "2", "--json").json()
+    assert second["steps"] > first["steps"] and len(second["runs"]) == 2
+    assert second["held_out_loss"] < first["held_out_loss"]
+    one = kvtwin("train", "drafter", *TINY, "--seconds", "1", "--json").json()
+    two = kvtwin("train", "drafter", *TINY, "--seconds", "1.5", "--json").json()
+    assert two["steps"] > one["steps"] and two["curve"][-1][2] < two["curve"][0][2]
+    told = kvtwin("train", "evaluate", *TINY, "--json").json()
+    assert 1 <= told["AL16"] <= 4
+    load_pair(Path("t/target"), Path("t/drafter"), "cpu")
+    assert Path("t/target/curve.png").read_bytes().startswith(b"\x89PNG")
+    card = json.loads(Path("t/card.json").read_text())
+    assert card["acceptance"] == told and card["window"]["tokens"] == 16
+    for name, digest in card["sha256"].items():
+        assert hashlib.sha256((Path("t") / name).read_bytes()).hexdigest() == digest
+    check_ids(Path("t/tokens"))
+    again = kvtwin("train", "target", *TINY, "--seconds", "1", "--schedule", "0.5")
+    assert again.code == 2 and "schedule: expected more than the" in again.err
+
+
+def check_ids(folder: Path) -> None:
+    """Cached encoding gives the tokenizer's own ids, and prompts have the names of their content."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    assert [tokenizer.id_to_token(number) for number in (0, 1, 2)] == ["<|endoftext|>", "<|mask|>", "<|pad|>"]
+    encode = Encoder(tokenizer)
+    texts = (Path(__file__).read_text(), "naïve = 'ü'\n\n\n  x\t= 12345 # <|mask|>\r\n", "  \n   if a:\n\treturn  b ")
+    for text in texts:
+        ids = encode(text)
+        assert ids == tokenizer.encode(text, add_special_tokens=False).ids
+    assert tokenizer.decode(encode(texts[2])) == texts[2]
+    ids = np.load(folder / "train.npy")
+    assert ids.dtype == np.uint16 and ids[0] == 0
+    for prompt in json.loads((folder / "prompts.json").read_text()):
+        digest = hashlib.sha256(np.array(prompt["ids"], dtype="<u2").tobytes()).hexdigest()
+        assert digest.startswith(prompt["name"])
+
+
+@pytest.mark.parametrize(
+    ("stage", "needs"), [("tokenizer", "corpus"), ("target", "tokenizer"), ("drafter", "tokenizer")]
+)
+def test_a_stage_names_the_one_that_has_to_come_before(kvtwin: Command, stage: str, needs: str) -> None:
+    answer = kvtwin("train", stage, *TINY)
+    assert answer.code == 2
+    assert f"expected what `kvtwin train {needs}` writes" in answer.err and answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        ("MIT", "MIT"),
+        ("BSD-3-Clause AND MIT", "BSD AND MIT"),
+        ("GPL-3.0-only OR Apache-2.0", "Apache-2.0"),
+        ("Apache-2.0 OR BSD-2-Clause", "Apache-2.0"),
+        ("MIT AND MPL-2.0", None),
+        ("MIT AND (GPL-2.0 OR MPL-2.0)", None),
+        ("Apache-2.0 WITH LLVM-exception", None),
+        ("", None),
+        ("UNKNOWN", None),
+    ],
+)
+def test_only_licences_on_the_list_are_taken(expression: str, wanted: str | None) -> None:
+    assert of_expression(expression) == wanted
+
+
+def test_a_held_out_module_is_left_out_with_its_tests_and_copies() -> None:
+    held = ("json/decoder.py", "argparse.py", "test/test_argparse.py", "some/_vendored/typing.py", "_json.py")
+    assert [name for name in held if not is_held(Path(name))] == []
+    assert not is_held(Path("sympy/core/basic.py"))

@@ -1,0 +1,44 @@
+"""What a stage of a training is told as: a few lines, and its loss as a picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+QUIET = ("runs", "curve", "columns", "packages", "refused", "held_out_modules")  # lists, which the files hold
+
+
+def show(stage: str, folder: Path, told: dict[str, Any], as_json: bool) -> None:
+    """Print the answer of a stage; draw its curve beside the weights, if it has one."""
+    if "curve" in told:
+        draw(folder / stage / "curve.png", stage, told)
+    if as_json:
+        print(json.dumps(told, indent=2))
+        return
+    for name, value in told.items():
+        if name not in QUIET:
+            print(f"{name.replace('_', ' ')}: {value}")
+    if "packages" in told:
+        print(f"packages: {len(told['packages'])} taken, {len(told['refused'])} refused by their licence")
+
+
+def draw(path: Path, stage: str, told: dict[str, Any]) -> None:
+    """The curve of all runs: losses over steps."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.2), dpi=130, layout="constrained")
+    axes = figure.subplots()
+    rows, columns = told["curve"], list(told["columns"])
+    for name in (name for name in columns if "loss" in name):
+        place = columns.index(name)
+        axes.plot([row[0] for row in rows], [row[place] for row in rows], label=name.replace("_", " "))
+    axes.set_title(f"{stage}: {told['steps']:,} steps, {told['seconds']:,.0f} s", loc="left")
+    axes.set_xlabel("step")
+    axes.set_ylabel("nats a token")
+    axes.grid(color="#e6e6e6", linewidth=0.8)
+    axes.legend(frameon=False)
+    figure.savefig(path, format="png", metadata={"Software": "kvtwin"})
