@@ -110,11 +110,12 @@ class Engine:
         limits, twin, drafts = self.config.limits, self.twin, self.config.drafter.drafts
         prompt, page = len_prompt(spec), limits.page_size
         # Capacity runs ahead of what is settled: K behind the context, 1 + K for each verify row in flight.
-        longest = prompt + drafts + limits.extra_tokens
+        longest, context = prompt + drafts + limits.extra_tokens, prompt
         if spec.max_new_tokens > 1:
             total = prompt + spec.max_new_tokens
             longest = max(longest, total + limits.extra_tokens + (2 + limits.run_ahead) * drafts - 1)
-        chunk = min(prompt, limits.max_num_tokens) + drafts
+            context = total - 1  # what a request that is preempted at its last token computes again, in one chunk
+        chunk = min(context, limits.max_num_tokens) + drafts
         step = limits.extra_tokens + max(chunk, drafts + (1 + limits.run_ahead) * (1 + drafts))
         need: dict[str, int] = {}
         claims = prompt if self.config.policy is not PublishPolicy.NONE else 0

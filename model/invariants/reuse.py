@@ -85,17 +85,29 @@ class Held:
         return self.pages.deepest(self._all, end, sure, boundary)
 
     def settles(self, end: int) -> bool:
-        windowed = any(column.lifecycle.window is not None for column in self._target)
-        if not self.split or not (windowed or self.span):
+        if not self.split:
             return True
+        windowed = any(column.lifecycle.window is not None for column in self._target)
+        if windowed:
+            return self._settles_once(self.target(end, True))
+        if not self.span:
+            return self._settles_once(self.target(end, True)) and self._settles_once(self.target(end, False))
+        # The target gives what the drafter asks for, unless its evidence ends in a block that has siblings.
         drafted = self.pages.deepest(self._draft, self.target(end, True), True, False)
-        if not windowed:
-            # The target gives what the drafter asks for, unless its evidence ends in a block that has siblings.
-            block, rest = divmod(drafted + self.span, self.page_size)
-            agreed = drafted == self.pages.deepest(self._draft, self.target(end, False), False, False)
-            return agreed and (not rest or self.pages.only_child(self._all, block))
-        claimed = self.target(drafted, True)
-        return self.pages.deepest(self._draft, claimed, True, False) == claimed
+        block, rest = divmod(drafted + self.span, self.page_size)
+        agreed = drafted == self.pages.deepest(self._draft, self.target(end, False), False, False)
+        return agreed and (not rest or self.pages.only_child(self._all, block))
+
+    def _settles_once(self, matched: int) -> bool:
+        """Whether the drafter's endpoint below the target's match ``matched``, clipped once by the target, is agreed.
+
+        The drafter may take a block in part of which the target has too many siblings to do so.
+        """
+        for sure in (True, False):
+            claimed = self.target(self.pages.deepest(self._draft, matched, sure, False), True)
+            if self.pages.deepest(self._draft, claimed, True, False) != claimed:
+                return False
+        return True
 
 
 class ReuseLaw:

@@ -298,7 +298,10 @@ class StepLaws:
         patience = engine.config.limits.stall_passes
         waits = moved or engine.plans or not engine.live or engine.awaits()  # another worker may have to move first
         self.idle_passes = 0 if waits else self.idle_passes + 1
-        self.fruitless_passes = 0 if new or not engine.live else self.fruitless_passes + 1
+        if new or not engine.live:
+            self.fruitless_passes = 0
+        elif moved or not engine.plans:  # a pass that waits for a step that flies is no attempt
+            self.fruitless_passes += 1
         if self.idle_passes >= patience:
             self.stalled(f"{self.idle_passes} passes scheduled nothing")
             return False

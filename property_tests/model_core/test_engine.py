@@ -301,6 +301,8 @@ def test_cached_pages_may_be_taken_at_any_time() -> None:
         (30, 4, {"chunked_prefill": False}, "request 1 prefills 30 tokens at once, max_num_tokens is 32"),
         (100, 4, {"pages": 20}, "request 1 needs up to 28 pages of pool 'target', which has 20"),
         (100, 4, {"draft_pages": 9}, "request 1 needs up to 12 pages of pool 'draft', which has 9"),
+        # Preempted at its last token it computes 32 tokens in one chunk, not the 2 of its prompt.
+        (2, 60, {"draft_pages": 11}, "request 1 needs up to 12 pages of pool 'draft', which has 11"),
     ],
 )
 def test_a_request_that_can_never_be_served_is_refused_in_one_sentence(
