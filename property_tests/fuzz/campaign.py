@@ -116,10 +116,9 @@ class Campaign:
         self._left = budget.examples
         self._size = FIRST_SHARD
         self._crashes = 0
-        self._dropping = self._waited = False
-        self._began = self._heard = self._alone_since = (
-            time.monotonic()
-        )  # when a shard ended last, and workers were there
+        self._dropping = False
+        self._began = self._heard = time.monotonic()  # when a shard ended last
+        self._deserted_since: float | None = None  # when the workers were found gone
 
     def run(self) -> Campaigned:
         """Run until the budget is used up or Ctrl-C; the state of the campaign, earlier sessions included."""
@@ -222,17 +221,17 @@ class Campaign:
         self._tell(self.ledger.so_far)
 
     def _deserted(self) -> bool:
-        """Whether nobody has been there for some time to run what was handed out: told once, and borne not for ever."""
+        """Whether nobody is there to run what was handed out: told once it lasts, and not borne for ever."""
         now = time.monotonic()
         if now - self._heard < TELL_S or self._dropping or not self.crew.deserted:
-            self._alone_since = now
+            self._deserted_since = None
             return False
-        if now - self._alone_since > WORKERS_S:
+        if self._deserted_since is None:
+            self._deserted_since = now
+            self._note(f"all workers are gone; waiting {WORKERS_S:g} s for one")
+        elif now - self._deserted_since > WORKERS_S:
             what = f"no worker was there for {WORKERS_S:g} s"
             self._crash(Crash(min(shard.begin for shard in self._running.values()), what), CRASHES_BORNE)
-        elif not self._waited:
-            self._waited = True
-            self._note(f"all workers are gone; waiting {WORKERS_S:g} s for one")
         return True
 
     def _replace_executor(self, broken: list[Shard]) -> None:
