@@ -2,6 +2,9 @@
 
 The oracle is asked after each claim whether it is sound and complete, and after each publication whether it was due.
 It is told of the pages that stand and of the life of the request in question; what fell before changes no answer.
+What stands follows from events alone: a page falls with one that its pool gives up (evicted, retired with a turn's
+endpoint, spoiled by a lost copy), or to a page of the same tokens that covers more. One that no key leads to any more
+although nothing took it was lost, and that is objected to.
 Scopes are those that requests name, tokens those of their streams: neither comes from the model's keys.
 """
 
@@ -15,6 +18,7 @@ from model.builds import Build
 from model.config import PublishPolicy
 from model.engine import Engine
 from model.eviction import FREE
+from model.geometry import ReusePolicy
 from model.joint import Column, Twin
 from model.plan import Record as Stream
 from model.plan import StepPlan
@@ -23,6 +27,7 @@ from model.rules.claim import DropLastPage, JointMinimum, RecomputeTail, TargetO
 from model.rules.keys import LookaheadHash, ShiftedStream
 from model.rules.layout import Shape
 from model.table import NO_PAGE
+from model.tree import Node, PrefixTree
 from property_tests.fuzz import oracle
 from property_tests.fuzz.oracle_records import Advanced, Claimed, Group, Policy, Published, Record, Rule, World
 
@@ -104,6 +109,35 @@ def rule_of(twin: Twin, build: Build) -> Rule | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A page that its pool gave up, as it was ``told`` (empty: by nobody known), and whether its ``branch`` goes."""
+
+    life: Life
+    tree: PrefixTree
+    branch: bool
+    told: tuple[Published, ...]
+
+    def above(self, page: Published) -> bool:
+        """Whether ``page`` may hang from this one: what both know of the tokens up to here is equal."""
+        return any(
+            page.first >= one.first and page.scope == one.scope and _agree(page, one, one.first + one.cells)
+            for one in self.told
+        )
+
+
+def _agree(page: Published, other: Published, tokens: int) -> bool:
+    """Whether two pages hold the same first ``tokens`` tokens, as far as both know them."""
+    known = min(tokens, len(page.tokens), len(other.tokens))
+    return page.tokens[:known] == other.tokens[:known]
+
+
+def _supersedes(new: Published, old: Published) -> bool:
+    """Whether ``new`` covers the block of ``old`` further, and begins like it."""
+    same = (new.group, new.first, new.scope) == (old.group, old.first, old.scope)
+    return same and new.cells > old.cells and _agree(new, old, old.first + old.cells)
+
+
 @dataclass
 class OracleFeed:
     """Tells the oracle what one engine does, and keeps its ``objections``; ``claims``, ``pages``: how often it spoke.
@@ -127,6 +161,10 @@ class OracleFeed:
         self._records, self._read = engine.recorder.records, 0
         self._pools = list(engine.twin.pools.values())
         self._column = {(self._pools.index(column.pool), column.column): column for column in engine.twin.columns}
+        self._new: list[Published] = []  # since the last look
+        self._given_up: list[GivenUp] = []  # likewise
+        for manager in engine.twin.managers:
+            self._hear(manager.tree)
         scheduler, planned = engine.scheduler, engine.on_planned
         claimed = scheduler.on_claimed
         scheduler.on_claimed = _both(self._claimed, claimed)
@@ -229,6 +267,7 @@ class OracleFeed:
             if known:
                 self._ask(told, request)
             self.standing.setdefault((pool, page, told.tenancy), []).append(told)
+            self._new.append(told)
 
     def _ask(self, page: Published, request: Request) -> None:
         """Whether a page was due. Nothing is asked about pages of plain requests, nor of those that claimed unseen."""
@@ -241,13 +280,48 @@ class OracleFeed:
         if why is not None:
             self.objections.append(why)
 
+    def _hear(self, tree: PrefixTree) -> None:
+        """Listen to what the pools of ``tree`` give up; each such page is noted before it goes."""
+        lose = tree.lose
+
+        def call(node: Node, column: int) -> None:
+            pool, lifecycle = tree.pools[column], tree.lifecycles[column]
+            self._take_up(self.engine.recorder.records)
+            page = node.pages[column]
+            life = (self._pools.index(pool), page, pool.tenancy[page])
+            whole = lifecycle.window is None or node.ordinal < lifecycle.sink_blocks(tree.page_size)
+            branch = whole and lifecycle.policy is ReusePolicy.REQUIRED
+            self._given_up.append(GivenUp(life, tree, branch, tuple(self.standing.get(life, ()))))
+            lose(node, column)
+
+        tree.lose = call
+        for pool in tree.pools:
+            pool.lose = call
+
     def _drop(self) -> None:
-        """Pages that no key leads to any more."""
+        """Pages that no key leads to any more: something has to have taken each of them."""
         pools = self._pools
         for life in list(self.standing):
             pool, page, tenancy = life
             if pools[pool].node[page] is None or pools[pool].tenancy[page] != tenancy:
-                del self.standing[life]
+                told = self.standing.pop(life)
+                if not self._taken(life, told):
+                    lost = told[-1]
+                    self.objections.append(
+                        f"request {lost.owner} published [{lost.first}, {lost.first + lost.cells}) of {lost.group!r}, "
+                        "and no key leads there any more although nothing took it"
+                    )
+        self._new, self._given_up = [], []
+
+    def _taken(self, life: Life, told: list[Published]) -> bool:
+        """Whether the page of ``life`` was given up, or with it what it hangs from, or one that covers more came."""
+        tree = self._pools[life[0]].tree
+        for lost in self._given_up:
+            if lost.life == life:
+                return True
+            if lost.tree is tree and lost.branch and (not lost.told or any(map(lost.above, told))):
+                return True
+        return any(_supersedes(new, old) for new in self._new for old in told)
 
     # -- words ---------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from model.config import PublishPolicy
 from model.faults import FAULTS, resolve_build
 from model.ops import At, Op, Outcome, World
 from model.rules.claim import WindowedPair
+from model.tree import Node, PrefixTree
 from property_tests.fuzz.choices import Seeded
 from property_tests.fuzz.generate.mix import SLOTTED, Mix, mix_for
 from property_tests.fuzz.generate.setup import setup
@@ -55,12 +56,14 @@ class Listening(Driver):
         return outcome
 
 
-def listened(name: str, seed: int, mix: Mix) -> OracleFeed:
-    """One program on ``name``, unjudged, and what the oracle said of it."""
+def listened(name: str, seed: int, mix: Mix, tree: type[PrefixTree] = PrefixTree) -> OracleFeed:
+    """One program on ``name`` over prefix trees of a kind, unjudged, and what the oracle said of it."""
     build, choices = resolve_build(name), Seeded(seed)
     plan = setup(choices, build, replace(mix, workers=(1, 0, 0, 0)))
     world = plan.open(build, "off")
     assert isinstance(world, World)
+    for manager in world.engine.twin.managers:
+        manager.tree.__class__ = tree
     driver = Listening(world, plan, choices)
     driver.oracle = OracleFeed(world.engine, build)
     driver.run()
@@ -122,3 +125,20 @@ def test_programs_on_which_oracle_and_model_once_disagreed(seed: int) -> None:
     """Pages behind a change of tier, a sibling that agrees on part of a page, a window gone at a rewound cursor."""
     for build in ("unified", "target-21", "recompute-tail", "joint-backoff"):
         assert listened(build, seed, Mix()).objections == []
+
+
+class Forgetful(PrefixTree):
+    """A new block makes it forget a leaf beside it, and the pages there, although no pool gave them up."""
+
+    def insert(self, parent: Node, key: int, items: bytes, length: int) -> Node | None:
+        node = super().insert(parent, key, items, length)
+        leaves = [child for child in parent.children.values() if child is not node and not child.children]
+        if node is not None and leaves:
+            self._remove_subtree(leaves[0])
+        return node
+
+
+def test_a_page_that_the_index_forgets_is_missed_although_every_claim_agrees_with_the_index() -> None:
+    """Goal: what stands is no matter of the index. Method: a forgetful tree, and what the oracle says of it."""
+    said = [text for seed in range(30) for text in listened("unified", seed, Mix(), Forgetful).objections]
+    assert said and all(text.endswith("although nothing took it") for text in said)
