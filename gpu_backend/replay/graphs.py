@@ -8,7 +8,7 @@ function runs every time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from gpu_backend.layout import UNBACKED
-from gpu_backend.replay.journal import Part
+from gpu_backend.replay.journal import Journal, Landing, Part
 from gpu_backend.replay.memory import DeviceMemory
 from gpu_backend.replay.page_batch import PageBatch, PoolBatch, Room, carry_out, size
 from gpu_backend.replay.reads import ReadCheck
@@ -30,23 +30,44 @@ from model.rules.device import DeviceRules, Padding, TableUpload, Unbacked
 ROOM: Room = (64, 64, 64)  # of a pool's grants and publications in one step; what is more runs ahead of the graph
 ENTRIES = 128  # of a table that change in one step; likewise
 LOGGED = 9  # numbers of a row in the log
-STAGES = 4  # host arrays that are filled in turn
+STAGES = 2  # graphs of a size that take turns: one may be filled while the step before it runs
+
+
+@dataclass(slots=True)
+class Stage:
+    """One of the host arrays of a batch size, int64, and the graph that copies it to the device, once it is captured.
+
+    ``journal`` is that of the last step that ran from here, ``landing`` where the graph leaves what is read back.
+    """
+
+    told: torch.Tensor
+    view: NDArray[np.int64]
+    graph: torch.cuda.CUDAGraph | None = None
+    out: torch.Tensor | None = None
+    landing: Landing | None = None
+    journal: Journal | None = None
+    copied: torch.cuda.Event | None = None  # instead of a journal, where nothing is read back
+
+    def free(self) -> None:
+        """Wait until the last step from here has read what it was told, and what it left was read."""
+        if self.journal is not None:
+            self.journal.land()
+            self.journal = None
+        if self.copied is not None:
+            self.copied.synchronize()
+            self.copied = None
 
 
 @dataclass(slots=True)
 class Size:
-    """What belongs to one batch size: the arrays, and the graph once it is captured."""
+    """What belongs to one batch size: what a step of it is told, on the device, and the stages that it comes from."""
 
     rows: int
     longest: int
     told: torch.Tensor
-    stages: list[torch.Tensor]
-    copied: list[torch.cuda.Event]
-    out: torch.Tensor | None = None
-    graph: torch.cuda.CUDAGraph | None = None
+    stages: list[Stage]
+    blank: NDArray[np.int64]  # a step that changes nothing
     runs: int = 0
-    views: list[NDArray[np.int64]] = field(default_factory=list)
-    blank: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # a step that changes nothing
 
 
 class GenerationSteps:
@@ -89,25 +110,23 @@ class GenerationSteps:
         """
         memory = self.memory
         step = self._size(packed.shape[1], longest)
-        place = step.runs % len(step.stages)
-        if step.copied and step.runs >= len(step.stages):
-            step.copied[place].synchronize()
-        self._fill(step.views[place], step, packed, batch, changes)
-        if step.told.is_cuda:
-            step.told.copy_(step.stages[place], non_blocking=True)
-            step.copied[place].record()
+        stage = step.stages[step.runs % len(step.stages)]
+        stage.free()
+        self._fill(stage.view, step, packed, batch, changes)
         step.runs += 1
         self.steps += 1
-        if step.graph is not None:
-            step.graph.replay()
+        if stage.graph is not None:
+            stage.graph.replay()
             self.replayed += 1
         elif step.told.is_cuda and step.runs > 1:
-            self._capture(step)
+            self._capture(step, stage)
         else:
-            step.out = self._carry_out(step)
+            stage.out = self._carry_out(step, stage)
         if memory.checks:
-            assert step.out is not None
-            self._note(step, batch, count, iteration)
+            self._note(step, stage, batch, count, iteration)
+        elif step.told.is_cuda:
+            stage.copied = torch.cuda.Event()
+            stage.copied.record()
         return memory.checks
 
     # -- sizes ---------------------------------------------------------------------------------------------------
@@ -125,13 +144,13 @@ class GenerationSteps:
         if found is None:
             numbers = FIELDS * wanted + len(memory.columns) * 3 * ENTRIES + len(memory.planes) * size(ROOM)
             on_gpu = memory.device.type == "cuda"
-            count = STAGES if on_gpu else 1
-            stages = [torch.zeros(numbers, dtype=torch.int64, pin_memory=on_gpu) for _ in range(count)]
+            stages = [
+                torch.zeros(numbers, dtype=torch.int64, pin_memory=on_gpu) for _ in range(STAGES if on_gpu else 1)
+            ]
             told = torch.zeros(numbers, dtype=torch.int64, device=memory.device) if on_gpu else stages[0]
-            copied = [torch.cuda.Event() for _ in stages] if on_gpu else []
-            found = self._sizes[key] = Size(wanted, longest, told, stages, copied)
-            found.views = [stage.numpy() for stage in stages]
-            found.blank = self._blank(wanted, numbers)
+            blank = self._blank(wanted, numbers)
+            found = Size(wanted, longest, told, [Stage(stage, stage.numpy()) for stage in stages], blank)
+            self._sizes[key] = found
         return found
 
     def _blank(self, rows: int, numbers: int) -> NDArray[np.int64]:
@@ -169,18 +188,34 @@ class GenerationSteps:
 
     # -- on the device -------------------------------------------------------------------------------------------
 
-    def _capture(self, step: Size) -> None:
-        """Capture the step, which ran once and so is compiled, and run it."""
+    def _capture(self, step: Size, stage: Stage) -> None:
+        """Capture the step, which ran once and so is compiled, with its copies from and to ``stage``, and run it."""
         graph = torch.cuda.CUDAGraph()
+        if self.memory.checks:
+            stage.landing = Landing(self._left(step), pooled=False)
         with torch.cuda.graph(graph, pool=self._pool):
-            step.out = self._carry_out(step)
+            stage.out = self._carry_out(step, stage)
+            if stage.landing is not None:
+                assert stage.out is not None
+                stage.landing.host.copy_(stage.out, non_blocking=True)
         self._pool = graph.pool()
-        step.graph = graph
+        stage.graph = graph
         self.captured += 1
         graph.replay()
 
-    def _carry_out(self, step: Size) -> torch.Tensor | None:
+    def _left(self, step: Size) -> int:
+        """Numbers that a step leaves."""
+        memory = self.memory
+        return len(memory.planes) * ANSWERS + LOGGED * step.rows + sum(self._behind())
+
+    def _behind(self) -> tuple[int, ...]:
+        """Numbers of the state, the flag and the findings, behind the events of a step."""
+        return 4 * len(self.memory.rows.length), 1, *(9 for _ in self.memory.findings)
+
+    def _carry_out(self, step: Size, stage: Stage) -> torch.Tensor | None:
         """Everything that the step is told, in the order of an eager step; what is read back, int64."""
+        if step.told.is_cuda:
+            step.told.copy_(stage.told, non_blocking=True)
         memory, records, at = self.memory, self.records, FIELDS * step.rows
         for found in memory.findings:
             found.clear()
@@ -204,11 +239,14 @@ class GenerationSteps:
         records.unfinished.zero_()
         return out
 
-    def _note(self, step: Size, batch: PageBatch, count: int, iteration: int) -> None:
+    def _note(self, step: Size, stage: Stage, batch: PageBatch, count: int, iteration: int) -> None:
         """Write the step's events into the journal, from the one array that is read back."""
         memory, journal = self.memory, self.memory.journal
-        assert step.out is not None
-        whole, at = journal.keep(step.out), 0
+        assert stage.out is not None
+        whole, at = journal.keep(stage.out), 0
+        if step.told.is_cuda:
+            stage.journal = journal
+            journal.landing = stage.landing  # of a captured step
         kept: list[tuple[Part, Room]] = []
         for _ in memory.planes:
             kept.append((Part(whole.tensor, at, ANSWERS), ROOM))
@@ -216,7 +254,7 @@ class GenerationSteps:
         batch.refer(journal, iteration, kept)
         journal.refer(Kind.MEM_STEP, (iteration,), Part(whole.tensor, at, LOGGED * count))
         at += LOGGED * step.rows
-        for numbers in (4 * len(memory.rows.length), 1, *(9 for _ in memory.findings)):
+        for numbers in self._behind():
             journal.behind(Part(whole.tensor, at, numbers))
             at += numbers
 

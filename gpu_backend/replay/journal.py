@@ -22,11 +22,15 @@ class Part(NamedTuple):
 
 
 class Landing:
-    """Pinned host memory that a journal is read into, and the event behind its copy; used again once it was read."""
+    """Pinned host memory that a journal is read into, and the event behind its copy; used again once it was read.
 
-    def __init__(self, numbers: int) -> None:
+    One that is not ``pooled`` belongs to a graph, which copies into it.
+    """
+
+    def __init__(self, numbers: int, *, pooled: bool = True) -> None:
         self.host = torch.empty(numbers, dtype=torch.int64, pin_memory=True)
         self.arrived = torch.cuda.Event()
+        self.pooled = pooled
 
     @classmethod
     def of(cls, numbers: int) -> Landing:
@@ -36,7 +40,8 @@ class Landing:
 
     def left(self) -> None:
         """It was read."""
-        _LANDINGS.setdefault(len(self.host), []).append(self)
+        if self.pooled:
+            _LANDINGS.setdefault(len(self.host), []).append(self)
 
 
 _LANDINGS: dict[int, list[Landing]] = {}  # free ones by how many numbers they hold
@@ -49,8 +54,8 @@ class Journal:
         self._events: list[tuple[Kind, tuple[int, ...], tuple[Part, ...]]] = []
         self._tensors: list[torch.Tensor] = []
         self._behind: list[Part] = []
-        self._host: torch.Tensor | None = None
-        self._landing: Landing | None = None
+        self._host: NDArray[np.int64] | None = None
+        self.landing: Landing | None = None  # where the first tensor is copied to already, or all that was queued is
 
     def add(self, kind: Kind, names: tuple[int, ...], *fields: torch.Tensor) -> None:
         """An event: ``names`` (iteration, pool, row slot), then ``fields`` as the device has them now.
@@ -76,22 +81,26 @@ class Journal:
         """Copy everything to the host behind what runs now; no event comes any more."""
         if not self._tensors:
             return
-        first = self._tensors[0]
-        if len(self._tensors) == 1 and first.is_cuda and first.dtype is torch.int64:
-            flat = first.reshape(-1)  # all that a graph left
-        else:
-            flat = torch.cat([tensor.reshape(-1).long() for tensor in self._tensors])
-        if not flat.is_cuda:
-            self._host = flat
+        if self.landing is not None and len(self._tensors) == 1:  # all that a graph left, and it copied that itself
+            self.landing.arrived.record()
             return
-        landing = self._landing = Landing.of(flat.numel())
-        landing.host.copy_(flat, non_blocking=True)
-        landing.arrived.record()
+        flat = torch.cat([tensor.reshape(-1).long() for tensor in self._tensors])
+        if not flat.is_cuda:
+            self._host = flat.numpy()
+            return
+        self.landing = Landing.of(flat.numel())
+        self.landing.host.copy_(flat, non_blocking=True)
+        self.landing.arrived.record()
 
     def wait(self) -> None:
         """Until what was queued has arrived."""
-        if self._landing is not None:
-            self._landing.arrived.synchronize()
+        if self.landing is not None:
+            self.landing.arrived.synchronize()
+
+    def land(self) -> None:
+        """Wait, and take what arrived out of the memory that it arrived in."""
+        if self.landing is not None:
+            self._host = self._arrived()
 
     def read(self) -> tuple[bytes, int, list[NDArray[np.int64]]]:
         """The events one behind the other, as a channel of :mod:`model.events` has their bytes; how many; the parts
@@ -118,12 +127,12 @@ class Journal:
     def _arrived(self) -> NDArray[np.int64]:
         """All numbers that were read back, in memory of their own."""
         self.wait()
-        landing, self._landing = self._landing, None
+        landing, self.landing = self.landing, None
         if landing is not None:
             values = landing.host.numpy().copy()
             landing.left()
             return values
-        return _NONE if self._host is None else self._host.numpy()
+        return _NONE if self._host is None else self._host
 
 
 _NONE = np.zeros(0, dtype=np.int64)
