@@ -48,7 +48,9 @@ def train(order: Order, recipe: Recipe, say: Say) -> dict[str, Any]:
             values = (loss, *told)
             session.stepped(recipe.log_every, lambda values=values: tuple(value.item() for value in values))
     except KeyboardInterrupt:
-        interrupted = True
+        if session.steps == 0:
+            raise
+        interrupted = True  # what was learnt is kept
     left = session.leave(drafter, recipe.drafter, on_policy_sequences=len(written))
     if interrupted:
         raise KeyboardInterrupt

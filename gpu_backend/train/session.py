@@ -91,8 +91,8 @@ class Session:
         return 1.0 if room <= 0 else min(1.0, self.elapsed / room)
 
     def over(self) -> bool:
-        """Whether schedule or time are up."""
-        return self.progress >= 1 or time.monotonic() - self.begun > self.room
+        """Whether schedule or time are up; a run takes one step at least."""
+        return self.steps > 0 and (self.progress >= 1 or time.monotonic() - self.begun > self.room)
 
     def stepped(self, every: int, values: Callable[[], tuple[float, ...]]) -> None:
         """Count a step; ``values`` of the other columns are asked for now and then, since that waits for the device."""

@@ -41,7 +41,9 @@ def train(order: Order, recipe: Recipe, say: Say) -> dict[str, Any]:
             optimiser.step(rate_at(session.progress, recipe.target_shape))
             session.stepped(recipe.log_every, lambda loss=loss: (loss.item(),))
     except KeyboardInterrupt:
-        interrupted = True
+        if session.steps == 0:
+            raise
+        interrupted = True  # what was learnt is kept
     left = session.leave(target, recipe.target, held_out_loss=round(held_loss(target, held, recipe), 4))
     if interrupted:
         raise KeyboardInterrupt

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import multiprocessing
+import os
 import re
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,8 @@ SPLIT_ASCII = re.compile(
     r"[^\r\nA-Za-z0-9]?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+", re.ASCII
 )
 MOST_CACHED = 400_000
+PART = 100  # texts that a worker takes at a time
+WORTH_WORKERS = 20_000_000  # bytes of texts from which on workers are started
 TOKENIZER, IDS, HELD_IDS, PROMPTS, INFO = "tokenizer.json", "train.npy", "held.npy", "prompts.json", "tokens.json"
 
 
@@ -82,13 +88,13 @@ def build(folder: Path, recipe: Recipe, *, encode_s: float = 1e9) -> dict[str, A
     if tokenizer.get_vocab_size() > recipe.target.vocabulary:
         problem = f"expected at most {recipe.target.vocabulary} ids, found {tokenizer.get_vocab_size()}"
         raise InputError(str(out / TOKENIZER), 0, "", problem)
-    encode = Encoder(tokenizer)
     end, parts, size = time.monotonic() + encode_s, [], 0
-    for text in texts:
-        parts.append(_ids(encode, text))
+    for text, ids in zip(texts, _encoded(out / TOKENIZER, texts), strict=True):
+        parts.append(ids)
         size += len(text)
         if time.monotonic() > end:
             break
+    encode = Encoder(tokenizer)
     held_ids = {name.decode(): _ids(encode, text) for name, text in zip(held[::2], held[1::2], strict=True)}
     ids = np.concatenate(parts)
     _save(out / IDS, ids)
@@ -142,6 +148,37 @@ def _sample(texts: list[bytes], most: int) -> list[str]:
         taken.append(text.decode())
         size += len(text)
     return taken
+
+
+def _encoded(tokenizer: Path, texts: list[bytes]) -> Iterator[np.ndarray]:
+    """Ids of each text, in their order; many texts are shared out to processes."""
+    parts = [texts[first : first + PART] for first in range(0, len(texts), PART)]
+    cores = len(os.sched_getaffinity(0))
+    if cores == 1 or sum(map(len, texts)) < WORTH_WORKERS:
+        _open(tokenizer)
+        for part in parts:
+            yield from _encode_part(part)
+        return
+    spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+    pool = ProcessPoolExecutor(cores, spawn, _open, (tokenizer,))
+    try:
+        for found in pool.map(_encode_part, parts):
+            yield from found
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_encoder: list[Encoder] = []  # of a worker: its cache lives as long as it does
+
+
+def _open(tokenizer: Path) -> None:
+    from tokenizers import Tokenizer
+
+    _encoder[:] = [Encoder(Tokenizer.from_file(str(tokenizer)))]
+
+
+def _encode_part(texts: list[bytes]) -> list[np.ndarray]:
+    return [_ids(_encoder[0], text) for text in texts]
 
 
 def _ids(encode: Encoder, text: bytes) -> np.ndarray:

@@ -25,13 +25,15 @@ def test_four_stages_leave_a_pair_that_loads_and_its_card(kvtwin: Command) -> No
     assert {package["licence"] for package in corpus["packages"]} <= {"PSF-2.0", "BSD", "MIT", "Apache-2.0"}
     tokens = kvtwin("train", "tokenizer", *TINY, "--json").json()
     assert tokens["vocabulary"] == 512 and tokens["prompts"] > 0
-    first = kvtwin("train", "target", *TINY, "--seconds", "1", "--schedule", "2", "--json").json()
-    second = kvtwin("train", "target", *TINY, "--seconds", "2", "--schedule", "2", "--json").json()
+    first = kvtwin("train", "target", *TINY, "--seconds", "1", "--schedule", "4", "--json").json()
+    second = kvtwin("train", "target", *TINY, "--seconds", "4", "--schedule", "4", "--json").json()
     assert second["steps"] > first["steps"] and len(second["runs"]) == 2
     assert second["held_out_loss"] < first["held_out_loss"]
     one = kvtwin("train", "drafter", *TINY, "--seconds", "1", "--json").json()
-    two = kvtwin("train", "drafter", *TINY, "--seconds", "1.5", "--json").json()
-    assert two["steps"] > one["steps"] and two["curve"][-1][2] < two["curve"][0][2]
+    two = kvtwin("train", "drafter", *TINY, "--seconds", "2.5", "--json").json()
+    assert one["steps"] > 0 and two["steps"] > one["steps"] and two["curve"][-1][2] < two["curve"][0][2]
+    short = kvtwin("train", "drafter", *TINY, "--seconds", "0.1", "--json").json()
+    assert short["steps"] == two["steps"] + 1
     told = kvtwin("train", "evaluate", *TINY, "--json").json()
     assert 1 <= told["AL16"] <= 4
     load_pair(Path("t/target"), Path("t/drafter"), "cpu")
