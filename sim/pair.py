@@ -21,7 +21,7 @@ from model.tokens import named_seed
 from scenarios.workers_schema import Link
 from sim.acceptance import Acceptance
 from sim.cost import CostProfile, ns_from_seconds
-from sim.server import Forward, Server
+from sim.server import Forward, Measured, Server
 from sim.ticket import Ticket
 
 _GIB = 1 << 30
@@ -65,6 +65,21 @@ class Half(Server):
     def _settle(self, worker: int, plan: StepPlan) -> None:
         super()._settle(worker, plan)
         self.moved()
+
+
+class OfWorker:
+    """What a device behind one worker of a pair committed; its server counts that worker as the only one."""
+
+    def __init__(self, measured: Measured, place: int) -> None:
+        self.measured, self.place = measured, place
+
+    def counts(self, worker: int, plan: StepPlan) -> tuple[int, ...]:
+        """See :class:`sim.server.Measured`."""
+        return self.measured.counts(self.place, plan)
+
+    def step_ns(self, worker: int, plan: StepPlan) -> int | None:
+        """See :class:`sim.server.Measured`."""
+        return self.measured.step_ns(self.place, plan)
 
 
 class PairServer(Server):
@@ -112,7 +127,8 @@ class PairServer(Server):
 
     def run(self) -> Generator[Event, object, None]:
         """Start both workers, then send what is ready, whenever something moved."""
-        for half in self.halves:
+        for place, half in enumerate(self.halves):
+            half.measured = None if self.measured is None else OfWorker(self.measured, place)
             self.env.process(half.run())
         while True:
             for request_id in self.pair.ready():

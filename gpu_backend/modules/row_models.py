@@ -69,21 +69,23 @@ class RowModels:
     ) -> tuple[Verified, TargetOutput]:
         """Verify rows of one width, 1 + K or 1: the stream's token at ``start`` and the drafts behind it.
 
-        ``forced`` int64 ``[rows]`` tokens are committed whatever the target says; otherwise what it chose is written to
-        the stream. ``choice`` is the target's own in both cases. Rows that are not ``real`` (bool ``[rows]``) verify
-        placeholders and commit one token.
+        ``forced`` int64 ``[rows]`` tokens, 1 .. width, are committed whatever the target says; otherwise what it chose
+        is written to the stream. ``choice`` is the target's own in both cases. Rows that are not ``real`` (bool
+        ``[rows]``) verify placeholders and commit one token.
         """
         rows, drafts = len(shape.widths), self.drafts[slot][:, : shape.widths[0] - 1]
         position = start.long()[:, None] + self._block[: shape.widths[0] - 1] + 1
         if forced is not None:
-            drafts = self._forced(slot, position, forced)
+            forced = (forced if real is None else torch.where(real, forced, 1)).long()
+            told = self._forced(slot, position, forced)
+            drafts = told if real is None else torch.where(real[:, None], told, drafts)
         token = torch.cat([self.stream[slot, start.long()][:, None], drafts], 1).flatten()
         output = self.target(shape.step(token, start, lanes))
         logits = output.logits.unflatten(0, (rows, -1))
         verdict = verify(logits, drafts if real is None else torch.where(real[:, None], drafts, -1))
         if forced is not None:
             last = self.stream[slot, start.long() + forced]
-            return Verified(forced.long(), verdict.choice, last), output
+            return Verified(forced, verdict.choice, last), output
         place = start.long()[:, None] + 1 + torch.arange(shape.widths[0], device=self.device)
         known = self.stream[slot[:, None], place]
         taken = torch.arange(place.shape[1], device=self.device) < verdict.accepted[:, None]
@@ -140,10 +142,10 @@ class RowModels:
         self.drafter.fold(features, step)
 
     def _forced(self, slot: torch.Tensor, position: torch.Tensor, forced: torch.Tensor) -> torch.Tensor:
-        """Drafts of which ``forced - 1`` are the stream's tokens; those behind differ from them."""
+        """Drafts at ``position`` of which ``forced - 1`` are the stream's tokens; those behind differ from them."""
         wanted = self.stream[slot[:, None], position]
         other = (wanted + 1) % self.target.config.vocabulary
-        return torch.where(self._block < forced[:, None] - 1, wanted, other)
+        return torch.where(self._block[: position.shape[1]] < forced[:, None] - 1, wanted, other)
 
 
 def _least(limit: torch.Tensor | None, end: torch.Tensor) -> torch.Tensor:

@@ -17,6 +17,8 @@ from scenarios.names import unknown_name
 from sim.rulespec import find
 
 # Faults of rules that leave another memory than the sound build's, and the codes one of which comes first here.
+# Natural replays see by SHADOW and LOSSLESS what spoils K/V rows that are read: ``kept-provisional`` and ``no-trail``
+# do so once drafts are accepted, and the modules of T0 agree on some only where the vocabulary has a handful of words.
 SEEN: dict[str, tuple[str, ...]] = {
     "restored-prefix-read": ("INIT",),
     "target-cursor": ("PUB", "INIT"),

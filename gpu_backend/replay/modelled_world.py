@@ -49,25 +49,48 @@ class ModelledWorld(DeviceWorld):
 
 
 class RecordingWorld(ModelledWorld):
-    """Runs every step when it goes out, commits what target and drafter agree on, and tells the streams."""
+    """Commits what target and drafter agree on, and tells the streams.
 
-    def __init__(self, world: World, device: torch.device, kernels: Kernels, models: Models) -> None:
+    A step runs when its counts are asked for, behind all copies that it waits for; in a ``free`` run when it goes out,
+    as its time is asked for then.
+    """
+
+    def __init__(self, world: World, device: torch.device, kernels: Kernels, models: Models, *, free: bool) -> None:
         super().__init__(world, device, kernels, models, OFF)
-        self.accepted: dict[int, tuple[int, ...]] = {}  # iteration -> counts, until somebody asks
+        self.free = free
         self.took: dict[int, int] = {}  # iteration -> nanoseconds
         self.streams: dict[int, tuple[RequestSpec, TokenStream, int]] = {}  # by identity of the request's spec, as an
         # id may be used again: its tokens, and how many are known
+        self._accepted: dict[int, tuple[int, ...]] = {}  # iteration -> counts, until somebody asks
         self._committed: dict[int, int] = {}  # owner -> tokens, of the step that runs
 
     def dispatched(self, plan: StepPlan) -> None:
+        self._stream.append(plan)
+        if self.free:
+            self._record(plan)
+
+    def settled(self, plan: StepPlan, accepted: tuple[int, ...]) -> None:
+        assert self._ran, "a step settles with the counts that were asked for"
+        super().settled(plan, accepted)
+
+    def counts_of(self, plan: StepPlan) -> tuple[int, ...]:
+        """What each generation row of the oldest plan in flight commits."""
+        if plan.iteration not in self._accepted:
+            self._record(plan)
+        return self._accepted.pop(plan.iteration)
+
+    def _record(self, plan: StepPlan) -> None:
         begun = time.perf_counter_ns()
+        head = self._stream.popleft()
+        assert head is plan, "plans run in the order in which they went out"
         self._committed.clear()
         self._step(plan, (1,) * len(plan.generation))
         counts = tuple(self._committed.get(row.owner, 1) for row in plan.generation)
         self._ran.append(self._closed(plan, counts))
+        self._run_up_to_plan()
         if self.memory.device.type == "cuda":
             torch.cuda.synchronize(self.memory.device)
-        self.accepted[plan.iteration] = counts
+        self._accepted[plan.iteration] = counts
         self.took[plan.iteration] = time.perf_counter_ns() - begun
 
     def _modelled(

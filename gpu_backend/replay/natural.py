@@ -29,6 +29,7 @@ from sim.run import run_scenario
 
 WEIGHTS = 7  # seed of tier T0
 Outputs = dict[int, tuple[int, ...]]  # by identity of a submitted spec
+SERVED = ("attention_dp", "disaggregated")  # kinds of workers beside a single one
 
 
 class Recorder:
@@ -40,7 +41,7 @@ class Recorder:
 
     def counts(self, worker: int, plan: StepPlan) -> tuple[int, ...]:
         """See :class:`sim.server.Measured`."""
-        return self.devices[worker].accepted.pop(plan.iteration)
+        return self.devices[worker].counts_of(plan)
 
     def step_ns(self, worker: int, plan: StepPlan) -> int | None:
         """See :class:`sim.server.Measured`."""
@@ -70,22 +71,28 @@ def record(
     config, workers = scenario.engine_config(build), scenario.topology(build)
     if order.mode == FREE and (scenario.ops() is not None or scenario.trace_path() is not None):
         raise InputError("mode", 0, "", "expected equality, found free: ops come in an order of their own")
-    if config.asynchronous_copies or (workers is not None and workers.kind != "attention_dp"):
-        problem = "expected one worker or attention_dp, and copies at once, for natural acceptance: nothing lands"
-        raise InputError("acceptance", 0, "", f"{problem} between its steps")
+    if config.asynchronous_copies and order.mode == FREE:
+        problem = "expected equality, found free: a step is timed when it goes out, before the copies that it waits for"
+        raise InputError("mode", 0, "", f"{problem} have landed")
+    if workers is not None and workers.kind not in SERVED:
+        problem = f"expected one worker, {' or '.join(SERVED)} for natural acceptance, found {workers.kind}"
+        why = "ranks sum within every layer, which takes a process each (python -m gpu_backend.parallel, forced)"
+        raise InputError("acceptance", 0, "", f"{problem}: {why}")
     models = models_for(config, WEIGHTS, where[0], exact=order.exact)
     recorder = Recorder(free=order.mode == FREE)
 
     def opened(world: World | Cluster) -> None:
         for worker in world.workers:
-            recorder.devices.append(RecordingWorld(worker, *where, models))
+            recorder.devices.append(RecordingWorld(worker, *where, models, free=recorder.free))
             if prepare is not None:
                 prepare(recorder.devices[-1])
 
     first = run_scenario(scenario, build, check="off", record_ops=True, opened=opened, measured=recorder)
     if first.interrupted:  # half a run has no ops worth judging
         raise KeyboardInterrupt
-    outputs = {place: ids for one in recorder.devices for place, ids in one.outputs().items()}
+    outputs: Outputs = {}
+    for one in recorder.devices:  # a request that went from one worker to another is longest on the last
+        outputs |= {place: ids for place, ids in one.outputs().items() if len(ids) > len(outputs.get(place, ()))}
     ops = tuple(_told(op, outputs) for op in first.ops)
     trace = Trace(scenario.name, build.name, scenario.seed, "off", config, ops, first.decision_digest, "", workers)
     return Recorded(trace, models)

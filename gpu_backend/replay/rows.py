@@ -174,21 +174,21 @@ class VerifyRows:
         column: DeviceColumn,
         rows: StepRows,
         lengths: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-        final: torch.Tensor,
+        settled: torch.Tensor,
     ) -> None:
         """Cells of tokens from the drafter's length on up to that behind the step; ``lengths``: both, and the lag."""
         memory, span = self.memory, column.life.lookahead
         length, after, lag = lengths
-        begin = torch.minimum(length, final - lag) if span > 1 else length
+        begin = torch.minimum(length, settled - lag) if span > 1 else length
         end = after - max(0, span - 1)
         step = torch.arange(rows.widest + max(0, span - 1), device=memory.device)
         position = begin[:, None] + step
         given = (position < end[:, None]) & rows.drafting[:, None]
+        final = torch.ones_like(given)
         if memory.rules.provisional is Provisional.KEPT:
             first = (step == 0).expand_as(position)
-            kept = fold_rows(Provisional.KEPT, rows.slot[:, None].expand_as(position).int(), first)
-            given = given & (kept >= 0)
-        self._store([column], rows.slot, position, torch.ones_like(given), given, lag)
+            final = fold_rows(Provisional.KEPT, rows.slot[:, None].expand_as(position).int(), first) >= 0
+        self._store([column], rows.slot, position, final, given, lag)
 
     def _draft(self, rows: StepRows, after: torch.Tensor, length: torch.Tensor, drafts: torch.Tensor) -> None:
         """Cells that the pass leaves behind its context."""

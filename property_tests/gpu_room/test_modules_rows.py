@@ -93,6 +93,29 @@ def test_rejected_drafts_differ_from_the_stream(device: torch.device) -> None:
     assert drafts.tolist() == [[12, 13, 14], [11, 13, 14], [11, 12, 14], [11, 12, 13]]
 
 
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_a_row_whose_proposal_is_shortened_commits_no_more_than_it_verifies(device: torch.device, width: int) -> None:
+    pair = make_pair(device)
+    tokens = prompt(60, 1)
+    pages = pair.pages(2, page_size=PAGE)
+    models = RowModels(pair.target, pair.drafter, 2, 100, K)
+    slot = torch.arange(2, device=device)
+    for row in (0, 1):
+        models.bind(row, torch.tensor(tokens))
+        pages.run([row], [tokens[:40]])
+    start, lanes = torch.full_like(slot, 40), pages.of_target.lanes([0, 1])
+    shape = StepShape([width] * 2, device)
+    real = torch.tensor([True, False], device=device)
+    told = torch.full_like(slot, width)
+    verdict, _ = models.verify(shape, slot, start, lanes, told, real)
+    assert verdict.accepted.tolist() == [width, 1] and verdict.choice.shape == (2, width)
+    assert verdict.anchor.tolist() == [tokens[40 + width], tokens[41]]
+    drafts = models._forced(slot, (start[:, None] + 1 + torch.arange(width - 1, device=device)), told)
+    assert drafts.tolist() == [tokens[41 : 40 + width]] * 2
+    natural, output = models.verify(shape, slot, start, lanes)
+    assert output.logits.shape[0] == 2 * width and 1 <= int(natural.accepted.max()) <= width
+
+
 @pytest.mark.parametrize("config", [TINY, FEW], ids=["many words", "few words"])
 def test_natural_acceptance_is_plain_speculation(device: torch.device, config: object) -> None:
     """Tokens and traces of both rows, in the timeline that drafts right behind the prompt."""

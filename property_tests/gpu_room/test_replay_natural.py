@@ -16,7 +16,7 @@ from gpu_backend.replay.natural import WEIGHTS, Recorder
 from gpu_backend.replay.result import NATURAL, Replayed, ReplayOrder
 from gpu_backend.replay.session import replay
 from model.faults import FAULTS
-from model.ops import Settle, Submit
+from model.ops import Land, Settle, Submit
 from model.tokens import prompt_tokens
 from scenarios import catalog
 from scenarios.errors import InputError
@@ -37,6 +37,33 @@ workload:
 acceptance: {forced: 2}
 """
 
+PAIR = """
+geometry: {preset: tiny, vocabulary: 3}
+workers: {kind: disaggregated, link: {latency_s: 0.02, loss: 0.3, recompute: true}}
+workload:
+  concurrency: 2
+  prefixes: {shared: 9}
+  sessions:
+    - {name: work, copies: 3, prompt: [shared, 6], output: 10}
+acceptance: {forced: 2}
+"""
+SLOW_COPIES = """
+geometry: {preset: tiny, vocabulary: 3}
+host_link: {gib_per_s: 1, latency_us: 8000}
+limits: {max_num_tokens: 16}
+pools:
+  target: {device_pages: 12, host_pages: 24}
+  draft: {device_pages: 12, host_pages: 24}
+workload:
+  concurrency: 1
+  prefixes: {left: 24, right: 28}
+  sessions:
+    - {name: left, prompt: [left, 4], output: 6}
+    - {name: right, prompt: [right, 4], output: 6}
+    - {name: left-again, prompt: [left, 6], output: 6}
+acceptance: {forced: 2}
+"""
+
 
 def natural(scenario: Scenario, device: torch.device, build: str | None = None, **order: object) -> Replayed:
     """Replay ``scenario`` with natural acceptance."""
@@ -46,7 +73,18 @@ def natural(scenario: Scenario, device: torch.device, build: str | None = None, 
 
 def few_words() -> Scenario:
     """A vocabulary so small that random weights agree now and then."""
-    return parse_scenario(FEW_WORDS, "few_words.yaml", Path())
+    return scenario_of(FEW_WORDS)
+
+
+def scenario_of(text: str) -> Scenario:
+    """The scenario that a text of YAML says."""
+    return parse_scenario(text, "few_words.yaml", Path())
+
+
+def with_few_words(name: str) -> Scenario:
+    """A scenario of the catalog whose vocabulary has three words, so that drafts are accepted."""
+    scenario = catalog.load(name)
+    return scenario.model_copy(update={"geometry": scenario.geometry.model_copy(update={"vocabulary": 3})})
 
 
 def codes(replayed: Replayed) -> set[str]:
@@ -67,6 +105,27 @@ def test_each_rank_of_attention_dp_has_modules_of_its_own(device: torch.device) 
     replayed = natural(catalog.load("reports/o31"), device)
     assert replayed.exit_code == 0 and len(replayed.workers) == 2
     assert all(worker.tokens and worker.context_rows for worker in replayed.workers)
+
+
+@pytest.mark.parametrize("mode", ["equality", "free"])
+def test_a_request_goes_on_decoding_where_its_pages_were_sent(device: torch.device, mode: str) -> None:
+    replayed = natural(scenario_of(PAIR), device, mode=mode)
+    assert replayed.findings == () and replayed.exit_code == 0
+    prefill, decode = replayed.workers
+    assert prefill.tokens >= 3 and decode.tokens > 2 * prefill.tokens
+    assert prefill.context_rows and decode.context_rows
+    assert replayed.acceptance_length is not None and replayed.acceptance_length > 1
+    assert replayed.trace is not None
+    submitted = [op.spec for op in replayed.trace.ops if isinstance(op, Submit)]
+    assert [len(spec.output) >= 10 for spec in submitted] == [True] * 3
+
+
+def test_a_step_runs_behind_the_copies_that_it_waits_for(device: torch.device) -> None:
+    replayed = natural(scenario_of(SLOW_COPIES), device)
+    assert replayed.findings == () and replayed.exit_code == 0
+    assert replayed.trace is not None
+    assert sum(isinstance(op, Land) for op in replayed.trace.ops) > 4
+    assert replayed.result.totals.cached_tokens > 0
 
 
 @pytest.mark.parametrize("build", ["target-21", "paired-22", "recompute-tail", "vllm-lookahead", "sglang-fused"])
@@ -128,7 +187,7 @@ def test_what_the_device_takes_is_the_time_of_a_free_run(device: torch.device) -
     result = run_scenario(
         scenario, build, check="off", measured=recorder,
         opened=lambda world: recorder.devices.append(
-            RecordingWorld(world.workers[0], device, kernels_for(device), models)
+            RecordingWorld(world.workers[0], device, kernels_for(device), models, free=True)
         ),
     )  # fmt: skip
     assert result.device_busy_ns == sum(recorder.devices[0].took.values())
@@ -137,6 +196,8 @@ def test_what_the_device_takes_is_the_time_of_a_free_run(device: torch.device) -
 def test_ops_have_an_order_of_their_own(device: torch.device) -> None:
     with pytest.raises(InputError, match="mode: expected equality, found free: ops come in an order of their own"):
         natural(catalog.load("smoke/ops"), device, mode="free")
+    with pytest.raises(InputError, match="found free: a step is timed when it goes out, before the copies"):
+        natural(catalog.load("smoke/host_link"), device, mode="free")
 
 
 WRONG_RULES = ["store-at-zero", "copy-in-place", "narrow-keys", "rebase-reads-only", "restored-prefix-read"]
@@ -149,6 +210,17 @@ def test_a_wrong_rule_spoils_tokens_or_context_rows(device: torch.device, name: 
     told = [finding for finding in replayed.findings if finding.code in ("SHADOW", "LOSSLESS")]
     assert told, codes(replayed)
     assert all(finding.request >= 0 and finding.pool and finding.position >= 0 for finding in told)
+
+
+@pytest.mark.parametrize("name", ["kept-provisional", "no-trail"])
+def test_a_wrong_rule_that_acts_on_accepted_drafts_spoils_context_rows_where_some_are(
+    device: torch.device, name: str
+) -> None:
+    fault = FAULTS[name]
+    order = ReplayOrder(device.type, acceptance=NATURAL)
+    replayed = replay(with_few_words(fault.scenario), fault.build, order)
+    assert replayed.acceptance_length is not None and replayed.acceptance_length > 1
+    assert replayed.findings[0].code == "SHADOW" and replayed.equal
 
 
 @pytest.mark.parametrize("name", ["row-write-skipped", "copy-one-short", "copy-out-of-order", "stale-table-buffer"])
@@ -165,8 +237,7 @@ def test_a_fault_of_the_device_spoils_tokens_or_context_rows(device: torch.devic
     [
         ("smoke/mtp_chain", "expected a drafter of kind dflash or dspark, found mtp"),
         ("smoke/two_windows", "expected lifecycles without sinks"),
-        ("smoke/host_link", "expected one worker or attention_dp, and copies at once"),
-        ("reports/o46", "expected one worker or attention_dp, and copies at once"),
+        ("reports/o75", "attention_dp or disaggregated for natural acceptance, found tensor_parallel: ranks sum"),
     ],
 )
 def test_what_natural_acceptance_does_not_serve_is_one_line(device: torch.device, name: str, said: str) -> None:
