@@ -24,27 +24,39 @@ class Part(NamedTuple):
 class Landing:
     """Pinned host memory that a journal is read into, and the event behind its copy; used again once it was read.
 
-    One that is not ``pooled`` belongs to a graph, which copies into it.
+    One that is not ``pooled`` belongs to a graph, which copies into it. Pooled ones hold a power of two of numbers:
+    kept by the very number they would become more as long as steps of other sizes come.
     """
 
     def __init__(self, numbers: int, *, pooled: bool = True) -> None:
-        self.host = torch.empty(numbers, dtype=torch.int64, pin_memory=True)
+        self.room = torch.empty(numbers, dtype=torch.int64, pin_memory=True)
+        self.host = self.room  # what of it is in use
         self.arrived = torch.cuda.Event()
         self.pooled = pooled
 
     @classmethod
     def of(cls, numbers: int) -> Landing:
         """One that nobody waits for."""
-        free = _LANDINGS.get(numbers)
-        return free.pop() if free else cls(numbers)
+        room = 1 << (numbers - 1).bit_length()
+        free = _LANDINGS.get(room)
+        landing = free.pop() if free else cls(room)
+        landing.host = landing.room[:numbers]
+        return landing
 
     def left(self) -> None:
         """It was read."""
         if self.pooled:
-            _LANDINGS.setdefault(len(self.host), []).append(self)
+            self.host = self.room
+            _LANDINGS.setdefault(len(self.room), []).append(self)
 
 
 _LANDINGS: dict[int, list[Landing]] = {}  # free ones by how many numbers they hold
+
+
+def landed() -> tuple[int, int]:
+    """Bytes of the landings that are free, which stay for the next replay, and how many they are."""
+    free = [landing.room.nbytes for landings in _LANDINGS.values() for landing in landings]
+    return sum(free), len(free)
 
 
 class Journal:

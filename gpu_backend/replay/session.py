@@ -94,7 +94,10 @@ def _workload(what: Scenario | Trace) -> Scenario:
 
 
 def _known_counts(what: Scenario | Trace, build: Build, check: str) -> tuple[Trace, list[str]]:
-    """The ops of a first run, which tell every accepted count ahead, and the expectations that it missed."""
+    """The ops of a first run, which tell every accepted count ahead, and the expectations that it missed.
+
+    Raises KeyboardInterrupt where Ctrl-C cut it: half a run tells nothing.
+    """
     config = what.config if isinstance(what, Trace) else what.engine_config(build)
     workers = what.workers if isinstance(what, Trace) else what.topology(build)
     if config.asynchronous_copies or (workers is not None and workers.kind == "disaggregated"):
@@ -102,7 +105,7 @@ def _known_counts(what: Scenario | Trace, build: Build, check: str) -> tuple[Tra
         raise InputError("launch", 0, "", problem)
     if isinstance(what, Trace):
         return what, []
-    first = run_scenario(what, build, check=check, record_ops=True)
+    first = run_scenario(what, build, check=check, record_ops=True).whole()
     digests = first.decision_digest, first.memory_digest
     return Trace(what.name, build.name, what.seed, check, config, tuple(first.ops), *digests, workers), first.missed
 
