@@ -12,6 +12,7 @@ from model.invariants import Violation
 from property_tests.fuzz.bytesprog import programs
 from property_tests.fuzz.choices import Bytes, Choices, Seeded
 from property_tests.fuzz.generate.mix import Mix, mix_for
+from property_tests.fuzz.oracle_feed import ORACLE
 from property_tests.fuzz.order import SHRUNK, Order
 from property_tests.fuzz.patience import patience
 from property_tests.fuzz.shrink import shrink
@@ -22,6 +23,7 @@ from sim.optrace import Trace
 from sim.rulespec import find
 
 STRIDE = 1 << 32  # example n of a campaign with seed s is the program of seed s * STRIDE + n
+CONSULTED = 8  # one in so many examples of a campaign has the oracle beside it
 BLOCK = 200  # byte programs that one run of hypothesis generates
 
 
@@ -39,7 +41,8 @@ def _build(text: str) -> Build:
 def run_shard(order: Order, first: int, count: int, deadline: float | None = None) -> ShardResult:
     """Run the examples ``first .. first + count`` of ``order``, until ``deadline`` (``time.monotonic``) at most.
 
-    Each example depends on the order and its number alone. Failures are shrunk.
+    Each example depends on the order and its number alone, and so does whether the oracle is consulted. Failures are
+    shrunk.
     """
     result = ShardResult()
     mix = mix_of(order.profile, order.focus)
@@ -49,12 +52,12 @@ def run_shard(order: Order, first: int, count: int, deadline: float | None = Non
         if deadline is not None and time.monotonic() >= deadline:
             break
         text = order.builds[number % len(order.builds)]
-        example = play_in_time(choices, _build(text), mix)
+        example = play_in_time(choices, _build(text), mix, consults(order, number))
         result.examples += 1
         result.steps += example.steps
         result.skips += example.skips
         result.features.update(example.features)
-        result.evaluations.update(example.world.evaluations())
+        result.evaluations.update(example.evaluations())
         violation = example.violation
         if violation is None:
             continue
@@ -82,14 +85,20 @@ def seed_of(seed: int, number: int) -> int:
     return seed * STRIDE + number
 
 
-def play_in_time(choices: Choices, build: Build, mix: Mix) -> Example:
+def consults(order: Order, number: int) -> bool:
+    """Whether the oracle is consulted on an example: one in :data:`CONSULTED`, in turn on every build."""
+    return sum(divmod(number, len(order.builds))) % CONSULTED == 0
+
+
+def play_in_time(choices: Choices, build: Build, mix: Mix, consult: bool = False) -> Example:
     """:func:`play`, ended where it takes too long."""
     with patience():
-        return play(choices, build, mix)
+        return play(choices, build, mix, consult=consult)
 
 
 def _failure(driver: str, trace: Trace, build: Build, violation: Violation, shrinks: bool) -> Failure:
-    shrunk = shrink(trace, build) if shrinks and violation.code != HANG else None  # each candidate would hang
+    shrinks = shrinks and violation.code != HANG  # each candidate would hang
+    shrunk = shrink(trace, build, consult=violation.code == ORACLE) if shrinks else None
     if shrunk is None:
         return Failure(driver, trace.seed, trace, trace, violation)
     return Failure(driver, trace.seed, trace, shrunk.trace, shrunk.violation)
@@ -116,7 +125,8 @@ def hunt(
 ) -> Hunt:
     """Look for what is wrong with ``build`` in at most ``budget`` examples, without its scenario.
 
-    ``focus`` names the rules under test. With ``shrinks`` the failure is shrunk; the seconds are those before.
+    ``focus`` names the rules under test. With ``shrinks`` the failure is shrunk; the seconds are those before. The
+    laws are on their own here: the oracle is not consulted.
     """
     mix = mix_for(focus)
     began = time.process_time()

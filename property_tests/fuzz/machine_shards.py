@@ -23,6 +23,7 @@ from property_tests.fuzz.machines.base import STEPS, Broken, Machine, machine_on
 from property_tests.fuzz.machines.cache import CacheMachine
 from property_tests.fuzz.machines.engine import EngineMachine
 from property_tests.fuzz.machines.sim import SimMachine
+from property_tests.fuzz.oracle_feed import ORACLE
 from property_tests.fuzz.order import SHRUNK, Order
 from property_tests.fuzz.patience import patience
 from property_tests.fuzz.shrink import shrink
@@ -120,7 +121,7 @@ def failure_of(driver: str, program: Program, violation: Violation, shrinks: boo
         minimal = CacheProgram(program.build, program.seed, program.config, ops)
         found = CacheWorld(program.config, build).run(ops)
         return Failure(driver, program.seed, program, minimal, found or violation)
-    shrunk = shrink(program, build)
+    shrunk = shrink(program, build, consult=violation.code == ORACLE)
     if shrunk is None:
         return Failure(driver, program.seed, program, program, violation)
     return Failure(driver, program.seed, program, shrunk.trace, shrunk.violation)

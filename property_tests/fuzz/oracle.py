@@ -144,17 +144,22 @@ def covered(group: Group, pages: Iterable[Published], prompt: tuple[int, ...]) -
 
 @dataclass(frozen=True)
 class View:
-    """What the index holds for one prompt: the pages of its scope, and by group the positions that are there."""
+    """What the index holds for one prompt: the pages of its scope, and by group the positions that are there.
+
+    ``sought`` is as much of the prompt as was looked for.
+    """
 
     prompt: tuple[int, ...]
     pages: list[Published]
     there: dict[str, set[int]]
+    sought: tuple[int, ...]
 
 
-def view(world: World, history: History, claim: Claimed) -> View:
-    """The index as the prompt and scope of ``claim`` see it after ``history``."""
+def view(world: World, history: History, claim: Claimed, keyed: bool = False) -> View:
+    """The index as the prompt and scope of ``claim`` see it after ``history``; by its keys alone, if ``keyed``."""
     pages = [page for page in index(history) if page.scope == claim.scope]
-    return View(claim.prompt, pages, {group.name: covered(group, pages, claim.prompt) for group in world.groups})
+    sought = claim.prompt[: claim.keyed] if keyed else claim.prompt
+    return View(claim.prompt, pages, {group.name: covered(group, pages, sought) for group in world.groups}, sought)
 
 
 # 3. What is claimable, and whether a claim is sound
@@ -228,7 +233,8 @@ def found(world: World, tree: Sequence[Group], pages: Sequence[Published], promp
     """Whether the prefix tree in which ``pages`` hang is bound to lead to ``depth`` with cells for the groups ``tree``.
 
     Raw keys have to match depth + D tokens, shifted keys ``depth`` items that span as many. The way is exact up to the
-    last page matched; inside it any child that agrees that far may be taken, so that each of them has to serve.
+    last page matched; inside it any child that agrees that far may be taken, so that each of them has to serve. A page
+    at which a block ended may hang from any longer block that goes on like it: where there are two, it serves neither.
     """
     tokens, behind = depth + world.lookahead, world.lookahead if world.shifted else 0
     start = (tokens - behind) // world.page * world.page
@@ -245,7 +251,12 @@ def found(world: World, tree: Sequence[Group], pages: Sequence[Published], promp
     children = {key[: start + world.page + behind] for key in keys if len(key) > len(root) and key[: len(root)] == root}
     for child in children:
         if child[:tokens] == prompt[:tokens]:
-            own = [page for page, key in zip(pages, keys, strict=True) if key[: len(child)] == child[: len(key)]]
+            own = [
+                page
+                for page, key in zip(pages, keys, strict=True)
+                if key[: len(child)] == child[: len(key)]
+                and (not len(root) < len(key) < len(child) or sum(c[: len(key)] == key != c for c in children) == 1)
+            ]
             for group in tree:
                 there = covered(group, own, prompt)
                 if any(cell >= start and cell not in there for cell in live(world, group, depth)):
@@ -259,7 +270,7 @@ def certain(world: World, groups: Sequence[Group], seen: View, depth: int) -> bo
         return False
     for tree in [world.groups] if world.one_tree else [world.side("target"), world.side("draft")]:
         names, wanted = [group.name for group in tree], [group for group in groups if group in tree]
-        if wanted and not found(world, wanted, [p for p in seen.pages if p.group in names], seen.prompt, depth):
+        if wanted and not found(world, wanted, [p for p in seen.pages if p.group in names], seen.sought, depth):
             return False
     return True
 
@@ -303,7 +314,7 @@ def promised(world: World, rule: Rule, seen: View) -> int:
 
 def complete(world: World, rule: Rule, history: History, claim: Claimed) -> str | None:
     """A sentence if ``claim``, made after ``history``, is shallower than promised or declines draft pages in vain."""
-    seen = view(world, history, claim)
+    seen = view(world, history, claim, keyed=True)
     want = promised(world, rule, seen)
     text = f"request {claim.owner} claims {claim.depth} of {len(claim.prompt)} tokens"
     if claim.depth < want:

@@ -19,6 +19,7 @@ from model.config import PublishPolicy
 from model.engine import Engine
 from model.eviction import FREE
 from model.geometry import ReusePolicy
+from model.invariants import Violation
 from model.joint import Column, Twin
 from model.plan import Record as Stream
 from model.plan import StepPlan
@@ -32,6 +33,7 @@ from property_tests.fuzz import oracle
 from property_tests.fuzz.oracle_records import Advanced, Claimed, Group, Policy, Published, Record, Rule, World
 
 T = TypeVar("T")
+ORACLE = "ORACLE"  # the law that an objection of the naive oracle breaks: it is none of the model's own
 Life = tuple[int, int, int]  # pool, page, tenancy
 CLAIMS = (TargetOnly, RecomputeTail, JointMinimum, DropLastPage, WindowedPair)  # whose completeness is known
 POLICIES: dict[PublishPolicy, Policy] = {
@@ -158,7 +160,7 @@ class OracleFeed:
         self.standing: dict[Life, list[Published]] = {}
         self.lives: dict[int, list[Record]] = {}  # owner -> its admission and what it computed since
         self._requests: dict[int, Request] = {}
-        self._records, self._read = engine.recorder.records, 0
+        self._records, self._told = engine.recorder.records, dict[int, int]()  # slots of each record that were told
         self._pools = list(engine.twin.pools.values())
         self._column = {(self._pools.index(column.pool), column.column): column for column in engine.twin.columns}
         self._new: list[Published] = []  # since the last look
@@ -174,6 +176,10 @@ class OracleFeed:
         """An op was applied: what it published is told, and what it took away."""
         self._take_up(self.engine.recorder.records)
         self._drop()
+
+    def broken(self) -> Violation | None:
+        """The first objection, as a broken law."""
+        return Violation(ORACLE, self.objections[0]) if self.objections else None
 
     # -- in the order of the engine's decisions -------------------------------------------------------------------
 
@@ -192,7 +198,8 @@ class OracleFeed:
         world, rule = (asked.world, asked.rule) if drafts else (asked.plain, Rule("ignored"))
         paired = drafts and any(group.side == "draft" for group in world.groups)
         reused = 0 if claim.fresh or not paired or rule.draft == "ignored" else claim.tokens
-        made = Claimed(request.owner, self._prompt(request), self._scope(request), claim.tokens, reused)
+        prompt, keyed = self._prompt(request), request.record.prompt_tokens
+        made = Claimed(request.owner, prompt, self._scope(request), claim.tokens, reused, keyed)
         self.lives[request.owner] = [made]
         names = {group.name for group in world.groups}
         history = [page for pages in self.standing.values() for page in pages if page.group in names]
@@ -207,7 +214,7 @@ class OracleFeed:
     def _planned(self, plan: StepPlan) -> None:
         """A plan took the records along; its contexts move on next."""
         self._take_up(plan.records)
-        self._records, self._read = self.engine.recorder.records, 0
+        self._records, self._told = self.engine.recorder.records, {}
         for row in plan.context:
             self.computed(row.owner, row.end)
 
@@ -217,18 +224,23 @@ class OracleFeed:
             self.lives[owner].append(Advanced(owner, end))
 
     def _take_up(self, records: list[tuple]) -> None:
-        """Publications among the records that were made since the last look."""
+        """Publications that were recorded since the last look; the last record of a column may have grown since."""
         if records is not self._records:
-            self._records, self._read = records, 0
-        fresh = records[self._read :]
-        self._read = len(records)
-        if not any(record[0] == Stream.PUBLISH for record in fresh):
+            self._records, self._told = records, {}
+        told = self._told
+        fresh = [
+            number
+            for number, record in enumerate(records)
+            if record[0] == Stream.PUBLISH and len(record[2]) > told.get(number, 0)
+        ]
+        if not fresh:
             return
         places = [
             {slot: page for page, slot in enumerate(pool.slot) if pool.state[page] != FREE} for pool in self._pools
         ]
-        found: list[tuple[tuple, list[int]]] = []
-        for record in reversed(fresh):  # where a page lay before it moved
+        found: list[tuple[tuple, int, list[int]]] = []
+        for number in range(fresh[0], len(records))[::-1]:  # where a page lay before it moved
+            record = records[number]
             if record[0] == Stream.MOVE:
                 _, pool, page, source, _ = record
                 places[pool][source] = page
@@ -236,11 +248,13 @@ class OracleFeed:
                 _, _, pool, page, source, _ = record
                 places[pool][source] = page
             elif record[0] == Stream.PUBLISH:
-                found.append((record, [places[record[1]].get(slot, NO_PAGE) for slot in record[2]]))
-        for record, pages in reversed(found):
-            self._published(record, pages)
+                known = told.get(number, 0)
+                found.append((record, known, [places[record[1]].get(slot, NO_PAGE) for slot in record[2][known:]]))
+                told[number] = len(record[2])
+        for record, known, pages in reversed(found):
+            self._published(record, known, pages)
 
-    def _published(self, record: tuple, pages: list[int]) -> None:
+    def _published(self, record: tuple, known: int, pages: list[int]) -> None:
         _, pool, _, coverage, owner, place, block = record
         column, request = self._column[pool, place], self._requests.get(owner)
         if request is None or self.asked is None:
@@ -248,12 +262,12 @@ class OracleFeed:
         size, prompt = self.engine.config.limits.page_size, self._prompt(request)
         world = self.asked.world
         span = world.lookahead if world.shifted and request.spec.drafts else group_of(column).lookahead
-        known = any(group.name == name_of(column) for group in world.groups)
-        for number, page in enumerate(pages, block):
+        judged = any(group.name == name_of(column) for group in world.groups)
+        for number, page in enumerate(pages, block + known):
             if page == NO_PAGE:
                 continue  # gone already
             first = number * size
-            tokens = prompt[: min(len(prompt), first + coverage + span)]
+            tokens = prompt[: min(request.record.prompt_tokens, first + coverage + span)]
             told = Published(
                 owner,
                 name_of(column),
@@ -264,7 +278,7 @@ class OracleFeed:
                 tokens,
                 self._scope(request),
             )
-            if known:
+            if judged:
                 self._ask(told, request)
             self.standing.setdefault((pool, page, told.tenancy), []).append(told)
             self._new.append(told)

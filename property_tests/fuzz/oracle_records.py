@@ -117,7 +117,8 @@ class Claimed:
     """An admission of ``owner``: [0, depth) of ``prompt`` is not computed again, the next query is at ``depth``.
 
     ``prompt`` is the whole context to compute (after a preemption with what had been generated). ``draft`` is the depth
-    up to which draft pages are reused: ``depth``, or 0 where they are declined or nobody asked for them.
+    up to which draft pages are reused: ``depth``, or 0 where they are declined or nobody asked for them. ``keyed`` is
+    how many tokens of ``prompt`` its keys span: what had been generated is none of them. ``None``: all.
     """
 
     owner: Owner
@@ -125,6 +126,7 @@ class Claimed:
     scope: Hashable
     depth: int
     draft: int
+    keyed: int | None = None
 
 
 @dataclass(frozen=True)

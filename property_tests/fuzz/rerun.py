@@ -13,7 +13,7 @@ from model.cluster import Cluster
 from model.invariants import Violation
 from model.ops import At, Dispatch, Land, Lose, Op, Outcome, Settle, World
 from property_tests.fuzz.finish import PATIENCE, Feed, finish, land_all
-from property_tests.fuzz.swarm import STIRRING, first_violation
+from property_tests.fuzz.swarm import STIRRING, consulted, first_violation
 from sim.optrace import Trace
 
 
@@ -31,16 +31,18 @@ class Rerun:
         return replace(like, ops=self.ops, decision_digest=digests[0], memory_digest=digests[1])
 
 
-def rerun(trace: Trace, build: Build, patience: int = PATIENCE) -> Rerun:
+def rerun(trace: Trace, build: Build, patience: int = PATIENCE, *, consult: bool = False) -> Rerun:
     """Apply the ops of ``trace`` on ``build``; where none of them breaks a law, finish what is left.
 
-    Raises what the model raises for a configuration that it cannot run.
+    With ``consult`` the oracle is heard where every law was silent to the end. Raises what the model raises for a
+    configuration that it cannot run.
     """
     if trace.workers is None:
         world: World | Cluster = World(trace.config, build, check="exhaustive")
     else:
         world = trace.workers.open(build, check="exhaustive")
     kept: list[At | Op] = []
+    oracle = consulted(world, build) if consult else None
 
     last: At | Op = Dispatch()
 
@@ -49,6 +51,8 @@ def rerun(trace: Trace, build: Build, patience: int = PATIENCE) -> Rerun:
         last = op
         known = len(world.violations)
         outcome = world.apply(op)
+        if oracle is not None:
+            oracle.look()
         stirred = outcome.applied or len(world.violations) > known
         if stirred or isinstance(op.op if isinstance(op, At) else op, STIRRING):
             kept.append(op)
@@ -65,7 +69,7 @@ def rerun(trace: Trace, build: Build, patience: int = PATIENCE) -> Rerun:
     except (Exception, SystemExit) as error:  # a rule may call sys.exit
         crash = error
         kept.append(last)
-    return Rerun(first_violation(world, crash), tuple(kept), world)
+    return Rerun(first_violation(world, crash, oracle), tuple(kept), world)
 
 
 def fitted(world: World | Cluster, op: At | Op, feed: Feed) -> At | Op:

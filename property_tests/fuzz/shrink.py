@@ -53,13 +53,16 @@ def disturbances_of(trace: Trace) -> int:
     return sum(map(disturbing, trace.ops))
 
 
-def shrink(trace: Trace, build: Build, runs: int = RUNS) -> Shrunk | None:
-    """The smallest trace found that breaks the law of ``trace``; ``None`` if ``trace`` breaks none."""
+def shrink(trace: Trace, build: Build, runs: int = RUNS, *, consult: bool = False) -> Shrunk | None:
+    """The smallest trace found that breaks the law of ``trace``; ``None`` if ``trace`` breaks none.
+
+    With ``consult`` the oracle is heard of each candidate, as it was of ``trace``.
+    """
     with patience():
-        first = rerun(trace, build)
+        first = rerun(trace, build, consult=consult)
     if first.violation is None or first.violation.code == HANG:
         return None
-    shrinker = Shrinker(first.trace(trace), build, first.violation, runs)
+    shrinker = Shrinker(first.trace(trace), build, first.violation, runs, consult)
     if not shrinker.silent_below(shrinker.best):
         if shrinker.silent_below(trace):  # what the build did last is what the base stumbles over
             shrinker.best = trace
@@ -72,11 +75,11 @@ def shrink(trace: Trace, build: Build, runs: int = RUNS) -> Shrunk | None:
 class Shrinker:
     """The best trace so far and the budget that is left."""
 
-    def __init__(self, trace: Trace, build: Build, violation: Violation, runs: int) -> None:
+    def __init__(self, trace: Trace, build: Build, violation: Violation, runs: int, consult: bool) -> None:
         self.best, self.build, self.violation = trace, build, violation
         self.base = sound_base(build)
         self.broken = broken_by(violation.code, violation.message)
-        self.most, self.runs, self.ops = runs, 0, 0
+        self.most, self.runs, self.ops, self.consult = runs, 0, 0, consult
 
     def run(self) -> None:
         """All passes, until one round over them changes nothing."""
@@ -166,7 +169,7 @@ class Shrinker:
         """What becomes of ``trace``; ``None`` for values that do not go together."""
         try:
             with patience():
-                result = rerun(trace, build)
+                result = rerun(trace, build, consult=self.consult)
         except (ValueError, KeyError):
             return None
         if result.violation is not None and result.violation.code == HANG:

@@ -40,6 +40,7 @@ from property_tests.fuzz.finish import finish, has_work, land_all, serve
 from property_tests.fuzz.generate.mix import Mix
 from property_tests.fuzz.generate.setup import Setup, setup
 from property_tests.fuzz.generate.workload import OUTPUT_STREAMS
+from property_tests.fuzz.oracle_feed import ORACLE, OracleFeed
 from sim.crashes import crashed
 from sim.optrace import Trace
 
@@ -58,11 +59,17 @@ class Example:
     skips: int
     features: Counter[str]
     crash: BaseException | None = None
+    oracle: OracleFeed | None = None  # where it was consulted
 
     @property
     def violation(self) -> Violation | None:
-        """The first broken law; a crash counts as one where none broke before it."""
-        return first_violation(self.world, self.crash)
+        """The first broken law; a crash counts as one where none broke before it, an objection where nothing did."""
+        return first_violation(self.world, self.crash, self.oracle)
+
+    def evaluations(self) -> Counter[str]:
+        """How often each law was evaluated, and the oracle asked."""
+        asked = self.oracle.claims + self.oracle.pages if self.oracle is not None else 0
+        return Counter(self.world.evaluations()) + Counter({ORACLE: asked})
 
     def trace(self, build: str, seed: int, name: str = "fuzz") -> Trace:
         """The program as a trace on the build that the text ``build`` names."""
@@ -72,10 +79,10 @@ class Example:
 
 
 class Driver:
-    """Draws the ops of one program."""
+    """Draws the ops of one program. ``oracle``: it looks at what each op did."""
 
-    def __init__(self, world: World | Cluster, plan: Setup, choices: Choices) -> None:
-        self.world, self.plan, self.choices = world, plan, choices
+    def __init__(self, world: World | Cluster, plan: Setup, choices: Choices, oracle: OracleFeed | None = None) -> None:
+        self.world, self.plan, self.choices, self.oracle = world, plan, choices, oracle
         self.kind = next((name for name, kind in CLUSTERS.items() if isinstance(world, kind)), "")
         self.todo = list(plan.specs[::-1])
         self.ops: list[At | Op] = []
@@ -106,6 +113,8 @@ class Driver:
         """Apply ``op`` and keep it if it changed anything or broke a law."""
         self.last, known = op, len(self.world.violations)
         outcome = self.world.apply(op)
+        if self.oracle is not None:
+            self.oracle.look()
         stirred = outcome.applied or len(self.world.violations) > known
         if stirred or isinstance(op.op if isinstance(op, At) else op, STIRRING):
             self.ops.append(op)
@@ -303,18 +312,31 @@ class Driver:
         return bool(open_ones) and self.feed(op(self.choices.pick(open_ones))).applied
 
 
-def first_violation(world: World | Cluster, crash: BaseException | None) -> Violation | None:
-    """The first broken law of ``world``, or what stands for the ``crash`` that ended it."""
-    if world.violations or crash is None:
-        return world.violations[0] if world.violations else None
-    return crashed(crash, world.workers[0].engine.iteration)
+def first_violation(
+    world: World | Cluster, crash: BaseException | None, oracle: OracleFeed | None = None
+) -> Violation | None:
+    """The first broken law of ``world``, what stands for the ``crash`` that ended it, or what the oracle objects to.
+
+    The oracle is heard last: where every law was silent, it must have no objection either.
+    """
+    if world.violations:
+        return world.violations[0]
+    if crash is not None:
+        return crashed(crash, world.workers[0].engine.iteration)
+    return oracle.broken() if oracle is not None else None
 
 
-def play(choices: Choices, build: Build, mix: Mix, check: str = "exhaustive") -> Example:
-    """Generate one program and run it on ``build``."""
+def consulted(world: World | Cluster, build: Build) -> OracleFeed | None:
+    """The oracle beside the engine of ``world``; it knows nothing of several workers."""
+    return OracleFeed(world.engine, build) if isinstance(world, World) else None
+
+
+def play(choices: Choices, build: Build, mix: Mix, check: str = "exhaustive", *, consult: bool = False) -> Example:
+    """Generate one program and run it on ``build``; with ``consult`` the oracle has a say, too."""
     plan = setup(choices, build, mix)
     world = plan.open(build, check)
-    driver = Driver(world, plan, choices)
+    oracle = consulted(world, build) if consult else None
+    driver = Driver(world, plan, choices, oracle)
     crash = None
     try:
         driver.run()
@@ -322,7 +344,7 @@ def play(choices: Choices, build: Build, mix: Mix, check: str = "exhaustive") ->
         crash = error
         driver.ops.append(driver.last)
     features.of_program(world, driver.ops, driver.seen)
-    return Example(plan, world, driver.ops, driver.steps, driver.skips, +driver.seen, crash)
+    return Example(plan, world, driver.ops, driver.steps, driver.skips, +driver.seen, crash, oracle)
 
 
 def play_seed(seed: int, build: Build, mix: Mix, check: str = "exhaustive") -> Example:

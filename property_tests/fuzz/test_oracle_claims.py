@@ -233,3 +233,26 @@ def test_the_last_token_is_always_computed():
     kind = world(None)
     said = oracle.sound(kind, RULES["joint-minimum"], both(kind, prompt(12), 12), claim(prompt(12), 12))
     assert said is not None and "the last token is always computed" in said
+
+
+def test_a_page_at_which_a_block_ended_is_promised_to_one_longer_block_at_most() -> None:
+    """Found by a campaign: the longer block that came first took the draft page over, the claim met the other one."""
+    kind, rule = world(window=2, one_tree=True), RULES["joint-minimum"]
+    target, draft = kind.groups
+    short = [*pages(target, prompt(4), 0, 4), *pages(draft, prompt(6), 4, 6)]
+    first = pages(target, prompt(8, 6, 50), 4, 8, "C")
+    second = pages(target, prompt(8, 6, 70), 4, 8, "D")
+    reader = prompt(9, 6, 70)
+    assert promise(kind, rule, [*short, *second], reader) == 6
+    assert promise(kind, rule, [*short, *first, *second], reader) == 0
+
+
+def test_no_more_is_promised_than_the_keys_span() -> None:
+    """What was generated before a preemption is read again, but looked up by nobody."""
+    kind, tokens = world(), prompt(12)
+    history = both(kind, prompt(16), 12)
+    made = claim(tokens, 6)
+    rule = RULES["target-only"]
+    assert oracle.complete(kind, rule, history, made) is not None
+    assert oracle.complete(kind, rule, history, replace(made, keyed=6)) is None
+    assert oracle.complete(kind, rule, history, replace(made, depth=4, keyed=6)) is not None

@@ -10,15 +10,19 @@ import pytest
 
 from model.config import PublishPolicy
 from model.faults import FAULTS, resolve_build
-from model.ops import At, Op, Outcome, World
+from model.ops import World
 from model.rules.claim import WindowedPair
 from model.tree import Node, PrefixTree
 from property_tests.fuzz.choices import Seeded
+from property_tests.fuzz.engine_shards import CONSULTED, consults, run_shard
 from property_tests.fuzz.generate.mix import SLOTTED, Mix, mix_for
 from property_tests.fuzz.generate.setup import setup
-from property_tests.fuzz.oracle_feed import OracleFeed
+from property_tests.fuzz.oracle_feed import ORACLE, OracleFeed
+from property_tests.fuzz.order import Order
+from property_tests.fuzz.rerun import rerun
 from property_tests.fuzz.swarm import Driver
 from property_tests.laws.worlds import CORRECT
+from sim.optrace import Trace
 
 ALWAYS = ((PublishPolicy.ALL_REUSABLE, 1),)
 # Fault, programs to search through, what the oracle says.
@@ -45,17 +49,6 @@ OFTEN: dict[str, dict[str, Any]] = {
 }
 
 
-class Listening(Driver):
-    """A driver of the engine's swarm with the oracle beside it."""
-
-    oracle: OracleFeed
-
-    def feed(self, op: At | Op) -> Outcome:
-        outcome = super().feed(op)
-        self.oracle.look()
-        return outcome
-
-
 def listened(name: str, seed: int, mix: Mix, tree: type[PrefixTree] = PrefixTree) -> OracleFeed:
     """One program on ``name`` over prefix trees of a kind, unjudged, and what the oracle said of it."""
     build, choices = resolve_build(name), Seeded(seed)
@@ -64,10 +57,9 @@ def listened(name: str, seed: int, mix: Mix, tree: type[PrefixTree] = PrefixTree
     assert isinstance(world, World)
     for manager in world.engine.twin.managers:
         manager.tree.__class__ = tree
-    driver = Listening(world, plan, choices)
-    driver.oracle = OracleFeed(world.engine, build)
-    driver.run()
-    return driver.oracle
+    oracle = OracleFeed(world.engine, build)
+    Driver(world, plan, choices, oracle).run()
+    return oracle
 
 
 @pytest.mark.parametrize("build", CORRECT)
@@ -142,3 +134,23 @@ def test_a_page_that_the_index_forgets_is_missed_although_every_claim_agrees_wit
     """Goal: what stands is no matter of the index. Method: a forgetful tree, and what the oracle says of it."""
     said = [text for seed in range(30) for text in listened("unified", seed, Mix(), Forgetful).objections]
     assert said and all(text.endswith("although nothing took it") for text in said)
+
+
+def test_one_example_in_eight_of_a_campaign_has_the_oracle_beside_it_in_turn_on_every_build() -> None:
+    for builds in (1, 2, 7, 8, 12):
+        order = Order(("unified",) * builds)
+        asked = [number for number in range(CONSULTED * builds) if consults(order, number)]
+        assert sorted(number % builds for number in asked) == list(range(builds))
+
+
+def test_what_the_oracle_alone_objects_to_is_found_by_a_campaign_and_shrunk_under_its_own_law() -> None:
+    """Goal: silence of the laws is not the end. Method: a fault whose loss of depth no law sees in one program."""
+    result = run_shard(Order(("fault:backoff-after-prune",)), CONSULTED, 1)
+    assert result.evaluations[ORACLE] > 0
+    (failure,) = result.failures
+    assert failure.law == ORACLE and "but published pages serve" in failure.violation.message
+    trace, build = failure.minimal, resolve_build("fault:backoff-after-prune")
+    assert isinstance(trace, Trace) and isinstance(failure.trace, Trace)
+    assert len(trace.ops) < len(failure.trace.ops)
+    assert rerun(trace, build).violation is None
+    assert rerun(trace, build, consult=True).violation == failure.violation

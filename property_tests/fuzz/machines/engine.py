@@ -8,22 +8,19 @@ from typing import Any
 
 from hypothesis.stateful import initialize, precondition, rule
 
-from model.invariants import Violation
-from model.ops import World
 from property_tests.fuzz import features
 from property_tests.fuzz.choices import Bytes
 from property_tests.fuzz.finish import finish
 from property_tests.fuzz.generate.setup import setup
 from property_tests.fuzz.machines.base import CODES, STARTS, Machine, Packed
-from property_tests.fuzz.oracle_feed import OracleFeed
-from property_tests.fuzz.swarm import Driver, Example, first_violation
+from property_tests.fuzz.oracle_feed import ORACLE, OracleFeed
+from property_tests.fuzz.swarm import Driver, Example, consulted, first_violation
 from sim.optrace import Trace
 
 ROUNDS = 4  # of a server that goes on, at most, in one rule
 # Times that a kind comes in one example at most, so that requests live to see the rest.
 MOST = {"cancel": 2, "idle": 1, "abort": 3, "fail": 4, "skip": 4, "shrink": 4}
 HOST = (50, 75)  # percent at least of engines with a host tier, and of those whose copies take time
-ORACLE = "ORACLE"  # the law that an objection of the naive oracle breaks: it is none of the model's own
 
 
 def can(kind: str) -> Callable[[Any], bool]:
@@ -50,8 +47,7 @@ class EngineMachine(Machine):
         plan = setup(choices, self.build, replace(self.mix, host=host, copies=copies))
         self.left = dict(MOST)
         self.driver = Driver(plan.open(self.build), plan, choices)
-        alone = self.driver.world
-        self.oracle = OracleFeed(alone.engine, self.build) if isinstance(alone, World) else None
+        self.oracle = self.driver.oracle = consulted(self.driver.world, self.build)
         warmup = plan.warmup
         self.carry_out(lambda: warmup is not None and self.driver.feed(warmup))
 
@@ -63,8 +59,6 @@ class EngineMachine(Machine):
         except (Exception, SystemExit) as error:
             crash = error
             driver.ops.append(driver.last)
-        if self.oracle is not None and crash is None:
-            self.oracle.look()
         violation = first_violation(driver.world, crash)
         if violation is not None:
             self.over = True
@@ -188,5 +182,6 @@ class EngineMachine(Machine):
         if oracle is None:
             return
         self.sums.evaluations[ORACLE] += oracle.claims + oracle.pages
-        if oracle.objections:
-            self.fail(Violation(ORACLE, oracle.objections[0]), self.program())
+        objection = oracle.broken()
+        if objection is not None:
+            self.fail(objection, self.program())
