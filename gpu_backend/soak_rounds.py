@@ -98,16 +98,18 @@ def scenario_of(kind: str, size: str, seed: int) -> Scenario:
 
 
 def _long(random: Random, size: str) -> tuple[list[str], list[str]]:
-    """Prompts of up to eight chunks; every other one starts with the document. A forward fails, one is suspended."""
+    """Prompts of up to eight chunks; every other one starts with the document. Some are suspended, forwards fail."""
     count, least, most, output = (16, 3000, 24_000, 160) if size == FULL else (4, 20, 120, 8)
     sessions = list[str]()
     for place in range(count):
         own = random.randint(least, most)
         prompt = f"[document, {own // 2}]" if place % 2 else str(own)
         sessions.append(f"name: prompt-{place}, prompt: {prompt}, output: {output}")
-    failing = random.randint(3, 6)
-    disturbances = [f"at_iteration: {failing}, action: fail"]
-    return sessions, [*disturbances, f"at_iteration: {failing + 3}, action: suspend, request: 1"]
+    disturbances = [f"at_iteration: {random.randint(3, 6)}, action: fail"]
+    for at in range(6, 46 if size == FULL else 14, 8 if size == FULL else 2):
+        disturbances.append(f"at_iteration: {at}, action: suspend, request: {random.randrange(count // 2)}")
+        disturbances.append(f"at_iteration: {at + 1}, action: fail")
+    return sessions, disturbances
 
 
 def _flood(random: Random, size: str) -> tuple[list[str], list[str]]:
