@@ -66,12 +66,14 @@ class RowModels:
         lanes: Sequence[Lane],
         forced: torch.Tensor | None = None,
         real: torch.Tensor | None = None,
+        *,
+        learns: bool = True,
     ) -> tuple[Verified, TargetOutput]:
         """Verify rows of one width, 1 + K or 1: the stream's token at ``start`` and the drafts behind it.
 
         ``forced`` int64 ``[rows]`` tokens, 1 .. width, are committed whatever the target says; otherwise what it chose
-        is written to the stream. ``choice`` is the target's own in both cases. Rows that are not ``real`` (bool
-        ``[rows]``) verify placeholders and commit one token.
+        is written to the stream, unless that is known already (``learns`` off). ``choice`` is the target's own in all
+        cases. Rows that are not ``real`` (bool ``[rows]``) verify placeholders and commit one token.
         """
         rows, drafts = len(shape.widths), self.drafts[slot][:, : shape.widths[0] - 1]
         position = start.long()[:, None] + self._block[: shape.widths[0] - 1] + 1
@@ -86,6 +88,8 @@ class RowModels:
         if forced is not None:
             last = self.stream[slot, start.long() + forced]
             return Verified(forced, verdict.choice, last), output
+        if not learns:
+            return verdict, output
         place = start.long()[:, None] + 1 + torch.arange(shape.widths[0], device=self.device)
         known = self.stream[slot[:, None], place]
         taken = torch.arange(place.shape[1], device=self.device) < verdict.accepted[:, None]

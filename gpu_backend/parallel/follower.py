@@ -28,9 +28,9 @@ class ForcedRows(ModelRows):
 
     drafting = True
 
-    def bind(self, slot: int, owner: int, *, anew: bool = False) -> None:
-        if self.bound[slot] != owner or anew:
-            super().bind(slot, owner, anew=anew)
+    def bind(self, slot: int, owner: int) -> None:
+        if self.bound[slot] != owner:
+            super().bind(slot, owner)
             self.slots.stream[slot] %= self.models.target.config.vocabulary
 
     def chunk(self, row: ContextRow) -> int | None:
@@ -41,12 +41,11 @@ class ForcedRows(ModelRows):
         assert counts is not None
         for width, draws in sorted({(row.width, row.drafts) for row in rows}):
             own = [place for place, row in enumerate(rows) if (row.width, row.drafts) == (width, draws)]
-            self._verify([rows[place] for place in own], width, [counts[place] for place in own])
+            self._commit([rows[place] for place in own], width, [counts[place] for place in own])
         return []
 
-    def _verify(self, rows: Sequence[GenerationRow], width: int, counts: Sequence[int] | None) -> list[Ran]:
+    def _commit(self, rows: Sequence[GenerationRow], width: int, counts: Sequence[int]) -> None:
         memory, slots = self.memory, self.slots
-        assert counts is not None
         for row in rows:
             self.bind(row.slot, row.owner)
         shape = StepShape([width] * len(rows), memory.device)
@@ -59,8 +58,7 @@ class ForcedRows(ModelRows):
         lanes = [self._target_lane(column, slot, place, shape) for column in memory.target_columns]
         output = slots.target(shape.step(token, start, lanes))
         if self.drafting and rows[0].drafts and memory.draft_columns:
-            self._pass(rows, slot, start, taken, (shape, output.features))
-        return []
+            self._pass(slot, start, taken, (shape, output.features))
 
 
 class ModelWorld(DeviceWorld):

@@ -3,13 +3,14 @@
 Everything that a step is told lies in one array that the host fills and copies: its rows, padded by rows of the
 dummies' slot, the entries of its tables that change, the pages that are granted and published before it. What is read
 back lies in one array too. On a GPU the second step of a size is captured and replayed from then on; elsewhere the same
-function runs every time.
+function runs every time. Real modules run in it, ahead of the tags; what they agree on never leaves the device before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -25,12 +26,27 @@ from gpu_backend.replay.rows import VerifyRows
 from gpu_backend.replay.segments import slots_state
 from gpu_backend.replay.step_rows import FIELDS, StepRows
 from model.events import Kind
+from model.plan import GenerationRow
 from model.rules.device import DeviceRules, Padding, TableUpload, Unbacked
 
 ROOM: Room = (64, 64, 64)  # of a pool's grants and publications in one step; what is more runs ahead of the graph
 ENTRIES = 128  # of a table that change in one step; likewise
 LOGGED = 9  # numbers of a row in the log
 STAGES = 2  # graphs of a size that take turns: one may be filled while the step before it runs
+
+
+class CapturedModules(Protocol):
+    """Real modules that run in a step, ahead of its tags."""
+
+    shape: tuple[int, bool]  # what of the rows that are ready does not lie in the rows
+
+    def ready(self, rows: Sequence[GenerationRow]) -> bool:
+        """Whether one pass runs ``rows``; then they are ready to run."""
+        ...
+
+    def run(self, rows: StepRows) -> tuple[StepRows, torch.Tensor]:
+        """Rows with the tokens that they commit, and what the host is to hear of them; nothing is read back."""
+        ...
 
 
 @dataclass(slots=True)
@@ -44,6 +60,7 @@ class Stage:
     view: NDArray[np.int64]
     graph: torch.cuda.CUDAGraph | None = None
     out: torch.Tensor | None = None
+    agreed: torch.Tensor | None = None  # what modules gave
     landing: Landing | None = None
     journal: Journal | None = None
     copied: torch.cuda.Event | None = None  # instead of a journal, where nothing is read back
@@ -84,6 +101,8 @@ class GenerationSteps:
         self.memory, self.records, self.reads, self.verify = memory, records, reads, verify
         self.batches = sorted(batches)
         self.steps = self.captured = self.replayed = 0
+        self.modules: CapturedModules | None = None
+        self.agreed: torch.Tensor | None = None  # what they gave in the last step, there until the next one runs
         self._sizes: dict[tuple[object, ...], Size] = {}
         # Sets of rules that came up, by the order in which they did: to hash one takes longer than to recognise it.
         self._rules: dict[DeviceRules, int] = {}
@@ -122,6 +141,7 @@ class GenerationSteps:
             self._capture(step, stage)
         else:
             stage.out = self._carry_out(step, stage)
+        self.agreed = stage.agreed
         if memory.checks:
             self._note(step, stage, batch, count, iteration)
         elif step.told.is_cuda:
@@ -139,7 +159,8 @@ class GenerationSteps:
         memory = self.memory
         if self._current[0] is not memory.rules:
             self._current = memory.rules, self._rules.setdefault(memory.rules, len(self._rules))
-        key = (wanted, longest, self._current[1], memory.rows.final.data_ptr(), id(memory.kernels))
+        shape = None if self.modules is None else self.modules.shape
+        key = (wanted, longest, self._current[1], memory.rows.final.data_ptr(), id(memory.kernels), shape)
         found = self._sizes.get(key)
         if found is None:
             numbers = FIELDS * wanted + len(memory.columns) * 3 * ENTRIES + len(memory.planes) * size(ROOM)
@@ -230,6 +251,8 @@ class GenerationSteps:
         rows = StepRows.of(step.told[: FIELDS * step.rows].view(FIELDS, step.rows), memory.width, step.longest)
         if memory.checks:
             self.reads.run(rows)
+        if self.modules is not None:
+            rows, stage.agreed = self.modules.run(rows)
         parts.append(self.verify.run(rows).reshape(-1))
         if not memory.checks:
             return None

@@ -26,6 +26,7 @@ from gpu_backend.replay.content import Synthetic
 from gpu_backend.replay.memory import DeviceMemory
 from gpu_backend.replay.planes import upload
 from gpu_backend.replay.rows import VerifyRows
+from gpu_backend.replay.step_rows import StepRows
 from model.config import EngineConfig
 from model.plan import ContextRow, GenerationRow
 from model.rules.device import Addressing, Provisional, Rebase
@@ -139,18 +140,30 @@ class ModelRows:
         width = 1 + drafter.config.drafts
         self.slots = RowModels(target, drafter, len(memory.rows.length), memory.rows.longest + width, width - 1)
         self.bound: list[int] = [-1] * len(memory.rows.length)
-        self.drafts: dict[int, torch.Tensor] = {}  # owner -> what its drafter proposed last
+        self.drafts: dict[int, torch.Tensor] = {}  # owner without a slot -> what its drafter proposed last
+        self.real = torch.zeros(len(self.bound), dtype=torch.bool, device=memory.device)  # whether a slot's drafts are
+        self._real = [False] * len(self.bound)
         self.zero = torch.zeros_like(memory.rows.length)
+        self._shapes: dict[tuple[int, int], StepShape] = {}  # by rows and width
 
-    def bind(self, slot: int, owner: int, *, anew: bool = False) -> None:
-        """A row slot is ``owner``'s: its tokens and drafts, as far as the host knows them."""
-        if self.bound[slot] != owner or anew:
-            stream = self.memory.known[owner].stream
-            tokens = torch.from_numpy(stream.tokens(0, stream.length).astype("int64"))
-            self.slots.bind(slot, tokens[: self.slots.stream.shape[1]].to(self.memory.device))
-            self.bound[slot] = owner
-            if owner in self.drafts:
-                self.slots.drafts[slot] = self.drafts[owner]
+    def bind(self, slot: int, owner: int) -> None:
+        """A row slot is ``owner``'s: its tokens, as far as the host knows them, and its drafts."""
+        before = self.bound[slot]
+        if before == owner:
+            return
+        memory, slots = self.memory, self.slots
+        if before in memory.known:
+            self.drafts = {one: drafts for one, drafts in self.drafts.items() if one in memory.known}
+            self.drafts[before] = slots.drafts[slot].clone()
+        if owner in self.bound:
+            other = self.bound.index(owner)
+            self.drafts[owner], self.bound[other] = slots.drafts[other].clone(), -1
+        stream = memory.known[owner].stream
+        tokens = torch.from_numpy(stream.tokens(0, stream.length).astype("int64"))
+        slots.bind(slot, tokens[: slots.stream.shape[1]].to(memory.device))
+        self.bound[slot] = owner
+        if owner in self.drafts:
+            slots.drafts[slot] = self.drafts.pop(owner)
 
     # -- chunks --------------------------------------------------------------------------------------------------
 
@@ -174,61 +187,84 @@ class ModelRows:
     def verify(self, rows: Sequence[GenerationRow], counts: Sequence[int] | None) -> list[Ran]:
         """Verify, fold and draft; ``counts`` are committed where they are given, whatever the target accepts."""
         ran: list[Ran] = []
-        for width in sorted({row.width for row in rows}):
-            own = [place for place, row in enumerate(rows) if row.width == width]
-            told = None if counts is None else [counts[place] for place in own]
-            ran += self._verify([rows[place] for place in own], width, told)
+        self.ready(rows)
+        for width, drafting in sorted({(row.width, row.drafts) for row in rows}):
+            own = [place for place, row in enumerate(rows) if (row.width, row.drafts) == (width, drafting)]
+            slot = upload([rows[place].slot for place in own], self.memory.device)
+            told = None if counts is None else upload([counts[place] for place in own], self.memory.device)
+            _, agreed = self.agree(slot, told, width, drafting)
+            ran += self.ran([rows[place] for place in own], agreed)
         return ran
 
-    def _verify(self, rows: Sequence[GenerationRow], width: int, counts: Sequence[int] | None) -> list[Ran]:
-        memory, device = self.memory, self.memory.device
+    def ready(self, rows: Sequence[GenerationRow]) -> None:
+        """Verify rows are about to run: their slots are theirs, and hold real drafts or placeholders."""
         for row in rows:
             self.bind(row.slot, row.owner)
-        shape = StepShape([width] * len(rows), device)
-        slot = upload([row.slot for row in rows], device)
-        start = memory.rows.length[slot].long()
+            if self._real[row.slot] != row.real_drafts:
+                self._real[row.slot] = row.real_drafts
+                self.real[row.slot].fill_(row.real_drafts)
+
+    def agree(
+        self,
+        slot: torch.Tensor,
+        told: torch.Tensor | None,
+        width: int,
+        drafting: bool,
+        active: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Verify ``width`` tokens of row slots int64 ``[rows]``, fold and draft; nothing is read back.
+
+        Tokens ``told`` int64 ``[rows]`` are committed, ``None`` for what target and drafter agree on. Rows that are not
+        ``active`` (bool ``[rows]``) are padding: they read, store and commit nothing. Returns the tokens committed,
+        int64 ``[rows]``, and what the pass gave: int64 ``[rows, 2 + width]`` tokens agreed on, start, choices.
+        """
+        memory = self.memory
+        shape = self._shape(len(slot), width)
+        start, real = memory.rows.length[slot].long(), self.real[slot]
+        if active is not None:  # a padding row's length means nothing
+            start, real = torch.where(active, start, 0), real & active
         position = shape.positions(start)
         lanes = [self._target_lane(column, slot, position, shape) for column in memory.target_columns]
-        real = torch.tensor([row.real_drafts for row in rows], device=device)
-        verdict, output = self.slots.verify(shape, slot, start, lanes, real=real)
-        found = torch.cat([verdict.accepted[:, None], start[:, None], verdict.choice], 1).tolist()
-        ran = [Ran(row, count, choice, at) for row, (count, at, *choice) in zip(rows, found, strict=True)]
-        if counts is not None:
-            self._as_recorded(ran, counts)
-        taken = verdict.accepted if counts is None else upload(counts, device)
-        if rows[0].drafts and memory.draft_columns:
-            self._pass(rows, slot, start, taken, (shape, output.features))
-        return ran
+        lanes = [replace(lane, active=active) for lane in lanes]
+        verdict, output = self.slots.verify(shape, slot, start, lanes, real=real, learns=told is None)
+        taken = verdict.accepted if told is None else told
+        if active is not None:
+            taken = torch.where(active, taken, 0)
+        if drafting and memory.draft_columns:
+            self._pass(slot, start, taken, (shape, output.features), active)
+        return taken, torch.cat([verdict.accepted[:, None], start[:, None], verdict.choice], 1)
 
-    def _as_recorded(self, ran: Sequence[Ran], counts: Sequence[int]) -> None:
-        """The device's streams hold what is known of them, whatever this step chose."""
-        for one, count in zip(ran, counts, strict=True):
-            stream = self.memory.known[one.row.owner].stream
-            known = stream.tokens(one.start + 1, one.start + 1 + count).tolist()
-            if one.count != count or one.choice[:count] != known:
-                self.bind(one.row.slot, one.row.owner, anew=True)
+    @staticmethod
+    def ran(rows: Sequence[GenerationRow], agreed: torch.Tensor) -> list[Ran]:
+        """What :meth:`agree` gave for ``rows``; waits for the device."""
+        found = agreed[: len(rows)].tolist()
+        return [Ran(row, count, choice, at) for row, (count, at, *choice) in zip(rows, found, strict=True)]
 
     def _pass(
         self,
-        rows: Sequence[GenerationRow],
         slot: torch.Tensor,
         start: torch.Tensor,
         taken: torch.Tensor,
         ran: tuple[StepShape, torch.Tensor],
+        active: torch.Tensor | None = None,
     ) -> None:
         """Fold the committed tokens into the drafter's context, then draft behind them."""
         memory, (shape, features) = self.memory, ran
         begin = memory.rows.drafter.length[slot].long()
         folded = torch.ones_like(taken) if memory.rules.provisional is Provisional.KEPT else taken
-        self.slots.fold(
-            shape, start, folded, features, [self._fold_lane(column, slot) for column in memory.draft_columns], begin
-        )
+        folds = [replace(self._fold_lane(column, slot), active=active) for column in memory.draft_columns]
+        self.slots.fold(shape, start, folded, features, folds, begin)
         anchor = self.slots.stream[slot, start + taken]
-        blocks = StepShape([self.models.drafter.config.block] * len(rows), memory.device)
-        lanes = [self._block_lane(column, slot) for column in memory.draft_columns]
+        lanes = [replace(self._block_lane(column, slot), active=active) for column in memory.draft_columns]
+        blocks = self._shape(len(slot), self.models.drafter.config.block)
         self.slots.draft(blocks, slot, anchor, start + taken, lanes, begin + taken)
-        for row in rows:
-            self.drafts[row.owner] = self.slots.drafts[row.slot].clone()
+
+    def _shape(self, rows: int, width: int) -> StepShape:
+        """The shape of so many rows of one width, made once: to make one copies from the host."""
+        found = self._shapes.get((rows, width))
+        if found is None:
+            found = self._shapes[rows, width] = StepShape([width] * rows, self.memory.device)
+        return found
 
     # -- lanes ---------------------------------------------------------------------------------------------------
 
@@ -255,3 +291,29 @@ class ModelRows:
         table = column.shifted(base) if self.memory.rules.rebase is Rebase.WRITES else column.table
         bound = self.rule._bounds(column, column.buffer.table)[slot]
         return Lane(self._kv(column), table[slot], base[slot], limit=bound)
+
+
+class OnePass:
+    """Verify rows of one width that all draft or do not: a captured step runs them as a single pass, padding and all.
+
+    ``told``: the counts of a step are known; otherwise they are what target and drafter agree on.
+    """
+
+    def __init__(self, models: ModelRows, *, told: bool) -> None:
+        self.models, self.told = models, told
+        self.shape = (0, False)  # width and drafting of the rows that are ready
+
+    def ready(self, rows: Sequence[GenerationRow]) -> bool:
+        """Whether ``rows`` are of one kind; then they are ready to run."""
+        kinds = {(row.width, row.drafts) for row in rows}
+        if len(kinds) > 1:
+            return False
+        (self.shape,) = kinds
+        self.models.ready(rows)
+        return True
+
+    def run(self, rows: StepRows) -> tuple[StepRows, torch.Tensor]:
+        """Rows with the tokens that they commit, and what :meth:`ModelRows.agree` gives; nothing is read back."""
+        told = rows.taken if self.told else None
+        taken, agreed = self.models.agree(rows.slot, told, *self.shape, rows.width > 0)
+        return replace(rows, taken=taken), agreed

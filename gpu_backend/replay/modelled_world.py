@@ -18,7 +18,7 @@ from gpu_backend.modules.cold import NEAR_ROWS, ColdRows, cold_run
 from gpu_backend.modules.verify import Differs, differences
 from gpu_backend.replay.columns import DeviceColumn
 from gpu_backend.replay.executor import DeviceWorld
-from gpu_backend.replay.modelled import ModelRows, Models, Ran
+from gpu_backend.replay.modelled import ModelRows, Models, OnePass, Ran
 from gpu_backend.replay.planes import FIRST_PAGE
 from gpu_backend.replay.result import FULL, OFF
 from gpu_backend.replay.segments import Segment
@@ -32,20 +32,44 @@ from model.tokens import TokenStream
 class ModelledWorld(DeviceWorld):
     """Follows a world as :class:`DeviceWorld` does, with a target and a drafter of its own."""
 
-    def __init__(self, world: World, device: torch.device, kernels: Kernels, models: Models, check: str) -> None:
-        super().__init__(world, device, kernels, models.content, checks=check != OFF, full=check == FULL)
+    told = True  # the counts of a step are known, and so are all tokens
+
+    def __init__(
+        self, world: World, device: torch.device, kernels: Kernels, models: Models, check: str, *, graphs: bool = False
+    ) -> None:
+        super().__init__(
+            world, device, kernels, models.content, checks=check != OFF, full=check == FULL, graphs=graphs
+        )  # fmt: skip
         self.models = models
         self.rows = ModelRows(self.memory, models, self.steps.verify)
-        self.steps.modules = self._modelled
+        self.steps.modules, self.steps.heard = self._modelled, self._heard
+        if self.steps.graphs is not None:
+            self.steps.graphs.modules = OnePass(self.rows, told=self.told)
         for planes in self.memory.planes:  # what nobody wrote must show, whatever is checked
             planes.pool.debug = True
             planes.pool.kv.fill_(float("nan"))
 
-    @abstractmethod
     def _modelled(
         self, context: list[ContextRow], generation: list[GenerationRow], taken: list[int], iteration: int
     ) -> list[int]:
         """Run target and drafter over the rows of a step; returns the tokens that its verify rows commit."""
+        for row in context:
+            choice = self.rows.chunk(row)
+            if choice is not None:
+                self._chose(row, choice, iteration)
+        ran = self.rows.verify(generation, taken if self.told else None)
+        return self._verified(ran, generation, taken, iteration)
+
+    def _heard(self, agreed: torch.Tensor, generation: list[GenerationRow], taken: list[int], iteration: int) -> None:
+        self._verified(self.rows.ran(generation, agreed), generation, taken, iteration)
+
+    @abstractmethod
+    def _chose(self, row: ContextRow, choice: int, iteration: int) -> None:
+        """The target chose a token behind the last chunk of a prompt."""
+
+    @abstractmethod
+    def _verified(self, ran: list[Ran], generation: list[GenerationRow], taken: list[int], iteration: int) -> list[int]:
+        """Verify rows ran, in any order; returns the tokens that each of ``generation`` commits."""
 
 
 class RecordingWorld(ModelledWorld):
@@ -55,8 +79,12 @@ class RecordingWorld(ModelledWorld):
     as its time is asked for then.
     """
 
-    def __init__(self, world: World, device: torch.device, kernels: Kernels, models: Models, *, free: bool) -> None:
-        super().__init__(world, device, kernels, models, OFF)
+    told = False
+
+    def __init__(
+        self, world: World, device: torch.device, kernels: Kernels, models: Models, *, free: bool, graphs: bool = False
+    ) -> None:
+        super().__init__(world, device, kernels, models, OFF, graphs=graphs)
         self.free = free
         self.took: dict[int, int] = {}  # iteration -> nanoseconds
         self.streams: dict[int, tuple[RequestSpec, TokenStream, int]] = {}  # by identity of the request's spec, as an
@@ -93,19 +121,14 @@ class RecordingWorld(ModelledWorld):
         self._accepted[plan.iteration] = counts
         self.took[plan.iteration] = time.perf_counter_ns() - begun
 
-    def _modelled(
-        self, context: list[ContextRow], generation: list[GenerationRow], taken: list[int], iteration: int
-    ) -> list[int]:
-        for row in context:
-            choice = self.rows.chunk(row)
-            if choice is not None:
-                self._learn(row, row.end, [choice])
-        ran = {one.row.owner: one for one in self.rows.verify(generation, None)}
-        for row in generation:
-            one = ran[row.owner]
-            self._committed[row.owner] = one.count
-            self._learn(row, one.start + 1, one.choice[: one.count])
-        return [ran[row.owner].count for row in generation]
+    def _chose(self, row: ContextRow, choice: int, iteration: int) -> None:
+        self._learn(row, row.end, [choice])
+
+    def _verified(self, ran: list[Ran], generation: list[GenerationRow], taken: list[int], iteration: int) -> list[int]:
+        for one in ran:
+            self._committed[one.row.owner] = one.count
+            self._learn(one.row, one.start + 1, one.choice[: one.count])
+        return [self._committed[row.owner] for row in generation]
 
     def _learn(self, row: ContextRow | GenerationRow, begin: int, ids: list[int]) -> None:
         known = self.memory.known[row.owner]
@@ -127,20 +150,19 @@ class RecordingWorld(ModelledWorld):
 class JudgedWorld(ModelledWorld):
     """Runs recorded steps and counts again; tokens and context rows are held to cold runs."""
 
-    def __init__(self, world: World, device: torch.device, kernels: Kernels, models: Models, check: str) -> None:
-        super().__init__(world, device, kernels, models, check)
+    def __init__(
+        self, world: World, device: torch.device, kernels: Kernels, models: Models, check: str, *, graphs: bool = False
+    ) -> None:
+        super().__init__(world, device, kernels, models, check, graphs=graphs)
         self.judged: Counter[str] = Counter()
         self._cold: dict[int, tuple[dict[int, Differs], ColdRows]] = {}  # owner -> wrong tokens by position, rows
         self._found: set[tuple[str, int, str, int, int]] = set()
 
-    def _modelled(
-        self, context: list[ContextRow], generation: list[GenerationRow], taken: list[int], iteration: int
-    ) -> list[int]:
-        for row in context:
-            choice = self.rows.chunk(row)
-            if choice is not None:
-                self._again(iteration, row, row.end, [choice], 1)
-        for one in self._in_order(self.rows.verify(generation, taken), generation):
+    def _chose(self, row: ContextRow, choice: int, iteration: int) -> None:
+        self._again(iteration, row, row.end, [choice], 1)
+
+    def _verified(self, ran: list[Ran], generation: list[GenerationRow], taken: list[int], iteration: int) -> list[int]:
+        for one in self._in_order(ran, generation):
             count = taken[generation.index(one.row)]
             if one.count != count:
                 self._tell(iteration, one.row, one.start, f"{count} tokens committed", f"{one.count} tokens", _AGAIN)

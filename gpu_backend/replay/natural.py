@@ -83,7 +83,8 @@ def record(
 
     def opened(world: World | Cluster) -> None:
         for worker in world.workers:
-            recorder.devices.append(RecordingWorld(worker, *where, models, free=recorder.free))
+            graphs = order.captures(where[0].type)
+            recorder.devices.append(RecordingWorld(worker, *where, models, free=recorder.free, graphs=graphs))
             if prepare is not None:
                 prepare(recorder.devices[-1])
 

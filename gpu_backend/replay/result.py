@@ -21,8 +21,8 @@ class ReplayOrder:
     clock orders events, the sim's (``equality``) or the device's (``free``); ``exact`` asks for kernels whose bits do
     not depend on the batch. ``launch`` says when a step runs: at its ``settle``, or at its ``dispatch``, ahead of the
     results of the one before, with counts that a first run of the sim made known.
-    ``graphs``: steps of verify rows alone are padded to a batch size and captured as CUDA graphs; ``None`` for on a
-    GPU, except where ``check`` is ``full``. Modules run kernel by kernel.
+    ``graphs``: steps of verify rows alone are padded to a batch size and captured as CUDA graphs, with modules those
+    whose rows have one width; ``None`` for on a GPU. Where ``check`` is ``full`` none are.
     """
 
     device: str | None = None
@@ -32,6 +32,10 @@ class ReplayOrder:
     exact: bool = False
     launch: str = "settle"
     graphs: bool | None = None
+
+    def captures(self, device: str) -> bool:
+        """Whether steps run in graphs on a device of this type."""
+        return self.check != FULL and (device == "cuda" if self.graphs is None else self.graphs)
 
 
 @dataclass(frozen=True, slots=True)

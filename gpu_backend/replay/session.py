@@ -129,12 +129,12 @@ def follower_of(
         problem = f"expected tags, found full: it compares outputs over up to {FULL_POSITIONS:,} positions of all rows"
         raise InputError("check", 0, "", f"{problem}, here there are {positions:,}")
     if recorded is not None:
-        return JudgedWorld(world, device, kernels, recorded.models, check)
+        return JudgedWorld(world, device, kernels, recorded.models, check, graphs=order.captures(device.type))
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    graphs = device.type == "cuda" if order.graphs is None else order.graphs
     return DeviceWorld(
-        world, device, kernels, Synthetic(dtype=dtype), checks=check != OFF, full=check == FULL, graphs=graphs
-    )
+        world, device, kernels, Synthetic(dtype=dtype), checks=check != OFF, full=check == FULL,
+        graphs=order.captures(device.type),
+    )  # fmt: skip
 
 
 def require_order(order: ReplayOrder) -> torch.device:

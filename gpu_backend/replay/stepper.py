@@ -25,6 +25,8 @@ from model.rules.device import TableUpload
 # Real modules compute the rows of a step ahead of their tags; given its chunks, its verify rows, the tokens of each to
 # commit and its iteration, they say how many are committed. None where rows are synthetic.
 Modules = Callable[[list[ContextRow], list[GenerationRow], list[int], int], list[int]]
+# What they gave in a graph, for its verify rows, the tokens that each was to commit, and its iteration.
+Heard = Callable[[torch.Tensor, list[GenerationRow], list[int], int], None]
 
 
 class Stepper:
@@ -44,13 +46,14 @@ class Stepper:
         self._lined: tuple[tuple[tuple, ...], int] | None = None
         self._packed: tuple[NDArray[np.int64], int] | None = None
         self.modules: Modules | None = None
+        self.heard: Heard | None = None  # told what modules gave in a graph, where they may run in one
 
     def run(self, plan: StepPlan, accepted: Sequence[int], batch: PageBatch) -> bool:
         """Run a step behind its records, of which ``batch`` is left to do; whether the journal has its state."""
         context, generation, taken = self._live(plan, accepted)
         self.rows += len(context) + len(generation)
         alone = not plan.context and not plan.dummies and bool(generation)
-        if self.graphs is not None and alone and self.graphs.serves(plan.device):
+        if self.graphs is not None and alone and self._captures(self.graphs, plan, generation):
             told = self._replayed(self.graphs, plan, generation, taken, batch)
         else:
             for found in self.memory.findings:  # a graph does so itself
@@ -61,6 +64,12 @@ class Stepper:
             told = False
         self.stand_ins.run(plan, plan.iteration)
         return told
+
+    def _captures(self, graphs: GenerationSteps, plan: StepPlan, generation: list[GenerationRow]) -> bool:
+        """Whether verify rows run in a graph: its rules are served, and so are the modules' rows."""
+        if not graphs.serves(plan.device):
+            return False
+        return self.modules is None or (graphs.modules is not None and graphs.modules.ready(generation))
 
     def _replayed(
         self, graphs: GenerationSteps, plan: StepPlan, generation: list[GenerationRow], taken: list[int],
@@ -85,7 +94,10 @@ class Stepper:
             self._packed = packed, longest_read(memory, generation)
         else:
             self._packed[0][2, : len(taken)] = taken
-        return graphs.run(*self._packed, len(taken), batch, changes, plan.iteration)
+        complete = graphs.run(*self._packed, len(taken), batch, changes, plan.iteration)
+        if self.heard is not None and graphs.agreed is not None:
+            self.heard(graphs.agreed, generation, taken, plan.iteration)
+        return complete
 
     def _rows(
         self, context: list[ContextRow], generation: list[GenerationRow], taken: list[int], iteration: int

@@ -10,6 +10,7 @@ import torch
 from gpu_backend.backend import kernels_for
 from gpu_backend.modules.own_pages import greedy_cold
 from gpu_backend.replay.device_faults import DEVICE_FAULTS
+from gpu_backend.replay.executor import DeviceWorld
 from gpu_backend.replay.modelled import models_for
 from gpu_backend.replay.modelled_world import RecordingWorld
 from gpu_backend.replay.natural import WEIGHTS, Recorder
@@ -17,6 +18,7 @@ from gpu_backend.replay.result import NATURAL, Replayed, ReplayOrder
 from gpu_backend.replay.session import replay
 from model.faults import FAULTS
 from model.ops import Land, Settle, Submit
+from model.plan import GenerationRow
 from model.tokens import prompt_tokens
 from scenarios import catalog
 from scenarios.errors import InputError
@@ -47,6 +49,17 @@ workload:
     - {name: work, copies: 3, prompt: [shared, 6], output: 10}
 acceptance: {forced: 2}
 """
+PADDED = """
+geometry: {preset: tiny, vocabulary: 3}
+limits: {graph_batches: [4]}
+workload:
+  concurrency: 3
+  prefixes: {shared: 9}
+  sessions:
+    - {name: work, copies: 3, prompt: [shared, 6], output: 24}
+acceptance: {forced: 2}
+"""
+RANKS = PADDED.replace("limits: {graph_batches: [4]}", "workers: {kind: attention_dp, count: 2}")
 SLOW_COPIES = """
 geometry: {preset: tiny, vocabulary: 3}
 host_link: {gib_per_s: 1, latency_us: 8000}
@@ -143,6 +156,30 @@ def test_drafts_are_accepted_where_target_and_drafter_agree(device: torch.device
     assert max(counts) > 1
 
 
+@pytest.mark.parametrize("text", [PADDED, PAIR, RANKS], ids=["padded", "pair", "attention-DP"])
+def test_steps_in_graphs_commit_and_leave_what_eager_ones_do(device: torch.device, text: str) -> None:
+    eager, graphs = (natural(scenario_of(text), device, exact=True, graphs=wanted) for wanted in (False, True))
+    assert graphs.findings == () and graphs.exit_code == 0
+    assert graphs.trace is not None and eager.trace is not None
+    assert graphs.trace.ops == eager.trace.ops, "tokens and accepted counts"
+    assert graphs.trace.memory_digest == eager.trace.memory_digest
+    assert graphs.acceptance_length is not None and graphs.acceptance_length > 1
+    assert sum(worker.in_graphs for worker in eager.workers) == 0
+    assert sum(worker.in_graphs for worker in graphs.workers) > 8
+
+
+def test_rows_of_different_widths_run_one_kernel_after_the_other(device: torch.device) -> None:
+    worlds: list[DeviceWorld] = []
+    scenario = scenario_of(PADDED)
+    order = ReplayOrder(device.type, acceptance=NATURAL, graphs=True)
+    assert replay(scenario, find(scenario.build), order, prepare=worlds.append).exit_code == 0
+    steps = worlds[0].steps
+    assert steps.graphs is not None and steps.graphs.modules is not None
+    row = GenerationRow(0, 0, 0, 4, True, ())
+    assert not steps.graphs.modules.ready([row, row._replace(width=1)])
+    assert not steps.graphs.modules.ready([row, row._replace(drafts=False)])
+
+
 def test_an_exact_replay_knows_no_ties(device: torch.device) -> None:
     replayed = natural(few_words(), device, exact=True)
     assert replayed.exit_code == 0 and sum(worker.ties for worker in replayed.workers) == 0
@@ -212,12 +249,12 @@ def test_a_wrong_rule_spoils_tokens_or_context_rows(device: torch.device, name: 
     assert all(finding.request >= 0 and finding.pool and finding.position >= 0 for finding in told)
 
 
-@pytest.mark.parametrize("name", ["kept-provisional", "no-trail"])
+@pytest.mark.parametrize(("name", "graphs"), [("kept-provisional", True), ("no-trail", False)])
 def test_a_wrong_rule_that_acts_on_accepted_drafts_spoils_context_rows_where_some_are(
-    device: torch.device, name: str
+    device: torch.device, name: str, graphs: bool
 ) -> None:
     fault = FAULTS[name]
-    order = ReplayOrder(device.type, acceptance=NATURAL)
+    order = ReplayOrder(device.type, acceptance=NATURAL, graphs=graphs)
     replayed = replay(with_few_words(fault.scenario), fault.build, order)
     assert replayed.acceptance_length is not None and replayed.acceptance_length > 1
     assert replayed.findings[0].code == "SHADOW" and replayed.equal

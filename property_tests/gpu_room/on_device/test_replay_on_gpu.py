@@ -11,8 +11,12 @@ from gpu_backend.backend import kernels_for
 from gpu_backend.replay.content import Synthetic
 from gpu_backend.replay.drills import NAMES, drill
 from gpu_backend.replay.executor import DeviceWorld
+from gpu_backend.replay.result import NATURAL, ReplayOrder
+from gpu_backend.replay.session import replay
 from model.plan import StepPlan
 from property_tests.gpu_room.replaying import assert_equal, follow
+from property_tests.gpu_room.test_replay_natural import PADDED, PAIR, RANKS, scenario_of
+from sim.rulespec import find
 
 
 def watched(followers: list[DeviceWorld]) -> None:
@@ -47,6 +51,21 @@ def test_captured_steps_wait_for_nothing_and_leave_the_memory_of_eager_ones(devi
     assert [follower.digest for follower in followers] == [follower.digest for follower in eager]
     graphs = followers[0].steps.graphs
     assert graphs is not None and graphs.captured > 0 and graphs.replayed > 0
+
+
+@pytest.mark.parametrize("text", [PADDED, PAIR, RANKS], ids=["padded", "pair", "attention-DP"])
+def test_modules_in_captured_steps_agree_on_what_eager_ones_do(device: torch.device, text: str) -> None:
+    scenario, worlds = scenario_of(text), list[DeviceWorld]()
+    runs = [
+        replay(scenario, find(scenario.build), ReplayOrder(device.type, NATURAL, exact=True, graphs=graphs),
+               prepare=worlds.append)
+        for graphs in (False, True)
+    ]  # fmt: skip
+    assert [run.exit_code for run in runs] == [0, 0]
+    eager, captured = (run.trace for run in runs)
+    assert eager is not None and captured is not None and captured.ops == eager.ops
+    replayed = [world.steps.graphs.replayed for world in worlds if world.steps.graphs is not None]
+    assert len(replayed) >= 2 and sum(replayed) > 4
 
 
 @pytest.mark.parametrize("name", ["smoke/hello", "smoke/host_tier", "reports/o67"])
