@@ -49,7 +49,7 @@ def lifecycles(
         target.append(Lifecycle("swa", pool, "target", choices.pick(WINDOWS), sinks))
     if not KINDS[chosen.kind].has_pool:
         return tuple(target), ()
-    sinks = choices.pick((0, 0, 0, page)) if chosen.window else 0
+    sinks = page * choices.pick(mix.sinks) if chosen.window else 0
     span = KINDS[chosen.kind].tag_span(chosen.chain)
     draft = [Lifecycle("draft", "draft", "draft", chosen.window, sinks, lookahead=span)]
     if choices.chance(8):
@@ -77,7 +77,7 @@ def limits(choices: Choices, mix: Mix, drafts: int, page: int) -> Limits:
         max_util_for_resume=choices.pick(GATES),
         run_ahead=int(choices.chance(mix.run_ahead)),
         stall_passes=PATIENCE,
-        partial_children=choices.pick((32, 32, 32, 2)),
+        partial_children=choices.pick(mix.children),
         deferral=not choices.chance(20),
         graph_batches=graphs,
     )

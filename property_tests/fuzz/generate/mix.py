@@ -25,7 +25,9 @@ class Mix:
     gate. ``tight``: pools are at most a few pages above what the largest request needs. ``short``: that one does not
     fit. ``requests``: how many there are. ``brink``: the length limit is that of the longest request. ``scopes``:
     requests differ in what a page depends on beside its tokens. ``calm``: no disturbance at all. ``plain``: a request
-    runs without drafts. ``layers``: the target has a windowed layer, too. ``chatty``: outputs are long.
+    runs without drafts. ``children``: siblings among which no match ends inside a page. ``sinks``: pages of sinks of a
+    windowed drafter. ``parting``: where a prompt leaves another one (a page end, inside a page, at its end, at its own
+    seam: where that one left a third). ``layers``: the target has a windowed layer, too. ``chatty``: outputs are long.
     ``realistic``: pages of 128 tokens and prompts of thousands. ``stirred``: disturbances that are always frequent.
     """
 
@@ -52,6 +54,9 @@ class Mix:
     scopes: int = 12
     calm: int = 20
     plain: int = 8
+    children: tuple[int, ...] = (32, 32, 32, 2)
+    sinks: tuple[int, ...] = (0, 0, 0, 1)
+    parting: tuple[int, ...] = (5, 3, 2, 0)
     layers: int = 35
     chatty: int = 30
     run_ahead: int = 75
@@ -64,10 +69,20 @@ _PAIRS = {"workers": (2, 0, 0, 10), "stirred": ("abort",)}
 _RANKS = {"workers": (0, 4, 8, 0), "host": 70, "stirred": ("shrink",), **_HITS}
 _FLEETS = {"workers": (5, 10, 0, 0), "warmup": 60, "graphs": 70}
 _SHORT = {"tight": 92, "chatty": 50, "requests": (4, 3, 5, 6)}
+# Managers whose matches end in different places: prompts that part inside a page, some of them in one tree alone.
+_APART = {"plain": 15, "children": (32, 2), "sinks": (0, 1), "parting": (5, 3, 2, 3)}
 
 FOCUS: dict[str, dict[str, Any]] = {
     "accounting": {**_HITS, **_SHORT, "host": 75, "copies": 75, "stirred": ("lose",)},
-    "admission": {**_SHORT, "workers": (10, 4, 1, 2), "gate": 40, "short": 25, "layers": 60, "windowless": 10},
+    "admission": {
+        **_SHORT,
+        **_APART,
+        "workers": (10, 4, 1, 2),
+        "gate": 40,
+        "short": 25,
+        "layers": 60,
+        "windowless": 10,
+    },
     "budget": {"memory": 85, "workers": (12, 1, 1, 1)},
     "claim": {**_HITS, "windowless": 10},
     "columns": {"brink": 70},

@@ -64,12 +64,15 @@ def cut(prompt: Sequence[Segment], tokens: int) -> tuple[Segment, ...]:
     return tuple(kept)
 
 
-def parting(choices: Choices, edges: Edges, most: int) -> int:
-    """Where a prompt leaves another one of ``most`` tokens: at a page end, beside it, in the middle, at its end."""
+def parting(choices: Choices, mix: Mix, edges: Edges, most: int, seam: int) -> int:
+    """Where a prompt leaves another one of ``most`` tokens: at a page end, beside it, in the middle, at its end.
+
+    Or at the ``seam``, where that one's own tokens begin: both part from a third prompt there, if it did so itself.
+    """
     page = edges.page
-    kind = choices.weighted((5, 3, 2))
+    kind = choices.weighted(mix.parting)
     full = choices.between(1, max(1, most // page)) * page
-    base = (full + choices.pick((0, 1, -1)), most - choices.below(2), full - page + choices.below(page))[kind]
+    base = (full + choices.pick((0, 1, -1)), most - choices.below(2), full - page + choices.below(page), seam)[kind]
     return max(1, min(most, base))
 
 
@@ -90,7 +93,7 @@ def spec(choices: Choices, mix: Mix, config: EngineConfig, earlier: Sequence[Req
         if relation == "repeat":
             prompt = other.prompt
         elif relation == "part":
-            prompt = cut(other.prompt, parting(choices, edges, total))
+            prompt = cut(other.prompt, parting(choices, mix, edges, total, total - other.prompt[-1].length))
             prompt = prompt if choices.chance(NESTED) else (*prompt, tail)
         else:
             said = Segment(other.output_seed, choices.between(1, max(1, other.max_new_tokens)))
