@@ -123,10 +123,10 @@ def test_causes_and_what_is_kept_of_them_do_not_depend_on_how_a_campaign_is_cut(
         assert {cause.folder: cause.seed for cause in done.causes} == folders
         return done.causes, done.further, folders
 
-    def once(trace: Trace, build: Build) -> Shrunk | None:
+    def once(trace: Trace, build: Build, *, consult: bool) -> Shrunk | None:
         """Shrunk a little; a program that comes again has been shrunk before."""
         if trace.seed not in shrunk:
-            shrunk[trace.seed] = shrink(trace, build, runs=80)
+            shrunk[trace.seed] = shrink(trace, build, runs=80, consult=consult)
         return shrunk[trace.seed]
 
     shrunk: dict[int, Shrunk | None] = {}
