@@ -23,7 +23,18 @@ from model.launch import Launcher
 from model.loss import Losses
 from model.plan import Record, Recorder, SettledRow, StepPlan
 from model.pool_use import PoolUse
-from model.request import CANCELLED, GENERATION, RECEIVING, SENDING, Request, RequestRecord, State, Totals, len_prompt
+from model.request import (
+    CANCELLED,
+    GENERATION,
+    RECEIVING,
+    SENDING,
+    Request,
+    RequestRecord,
+    State,
+    Totals,
+    len_prompt,
+    longest_context,
+)
 from model.rules.base import Rules
 from model.scheduler import Scheduled, Scheduler
 from model.sequence import ACTIVE
@@ -92,13 +103,14 @@ class Engine:
             return f"request {spec.request_id} is still running"
         if total > limits.max_seq_len:
             return f"request {spec.request_id} needs {total} tokens, max_seq_len is {limits.max_seq_len}"
-        drafts = self.config.drafter.drafts
-        if not limits.chunked_prefill and prompt + drafts > limits.max_num_tokens:
-            return (
-                f"request {spec.request_id} prefills {prompt} tokens at once, max_num_tokens is {limits.max_num_tokens}"
-            )
+        drafts, most = self.config.drafter.drafts, limits.max_num_tokens
+        if not limits.chunked_prefill and prompt + drafts > most:
+            return f"request {spec.request_id} prefills {prompt} tokens at once, max_num_tokens is {most}"
         if not self.rules.admission.refuses_oversized:
             return None
+        if not limits.chunked_prefill and longest_context(spec) + drafts > most:
+            text = f"request {spec.request_id} may be preempted and then prefills up to {longest_context(spec)} tokens"
+            return f"{text} at once, max_num_tokens is {most}"
         for name, pages in self.pages_needed(spec).items():
             have, pages = twin.pools[name].device_pages, pages + self.reserved.get(name, 0)
             if pages > have:
@@ -110,12 +122,11 @@ class Engine:
         limits, twin, drafts = self.config.limits, self.twin, self.config.drafter.drafts
         prompt, page = len_prompt(spec), limits.page_size
         # Capacity runs ahead of what is settled: K behind the context, 1 + K for each verify row in flight.
-        longest, context = prompt + drafts + limits.extra_tokens, prompt
+        longest = prompt + drafts + limits.extra_tokens
         if spec.max_new_tokens > 1:
             total = prompt + spec.max_new_tokens
             longest = max(longest, total + limits.extra_tokens + (2 + limits.run_ahead) * drafts - 1)
-            context = total - 1  # what a request that is preempted at its last token computes again, in one chunk
-        chunk = min(context, limits.max_num_tokens) + drafts
+        chunk = min(longest_context(spec), limits.max_num_tokens) + drafts
         step = limits.extra_tokens + max(chunk, drafts + (1 + limits.run_ahead) * (1 + drafts))
         need: dict[str, int] = {}
         claims = prompt if self.config.policy is not PublishPolicy.NONE else 0

@@ -170,6 +170,11 @@ class Request:
         return self.prompt_length + self.generated - 1 if self.state is GENERATION else self.cursor
 
 
+def longest_context(spec: RequestSpec) -> int:
+    """Tokens that a request may have to prefill: all but the last one, if it is preempted when that is to come."""
+    return len_prompt(spec) + spec.max_new_tokens - 1
+
+
 def len_prompt(spec: RequestSpec) -> int:
     """Prompt length in tokens."""
     return sum(segment.length for segment in spec.prompt)

@@ -18,7 +18,7 @@ from sim.optrace import Trace
 MIX = Mix(realistic=10)
 LIMITS = (
     {"max_num_tokens": 8, "chunk_unit": 8},
-    {"chunked_prefill": False, "max_num_tokens": 64, "max_seq_len": 65},
+    {"chunked_prefill": False, "max_num_tokens": 15, "max_seq_len": 65},
     {"max_batch": 3, "graph_batches": (1, 2)},
 )
 

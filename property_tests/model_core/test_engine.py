@@ -291,6 +291,8 @@ def test_cached_pages_may_be_taken_at_any_time() -> None:
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
+SET_BACK = "request 1 may be preempted and then prefills up to 30 tokens at once, max_num_tokens is 32"
+
 
 @pytest.mark.parametrize(
     ("prompt", "output", "limits", "why"),
@@ -299,6 +301,7 @@ def test_cached_pages_may_be_taken_at_any_time() -> None:
         (4, 0, {}, "request 1 needs a prompt and at least one output token"),
         (250, 7, {}, "request 1 needs 257 tokens, max_seq_len is 256"),
         (30, 4, {"chunked_prefill": False}, "request 1 prefills 30 tokens at once, max_num_tokens is 32"),
+        (22, 9, {"chunked_prefill": False}, SET_BACK),
         (100, 4, {"pages": 20}, "request 1 needs up to 28 pages of pool 'target', which has 20"),
         (100, 4, {"draft_pages": 9}, "request 1 needs up to 12 pages of pool 'draft', which has 9"),
         # Preempted at its last token it computes 32 tokens in one chunk, not the 2 of its prompt.

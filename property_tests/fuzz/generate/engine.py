@@ -69,7 +69,7 @@ def limits(choices: Choices, mix: Mix, drafts: int, page: int) -> Limits:
     return Limits(
         page_size=page,
         max_batch=batch,
-        max_num_tokens=LONGEST if whole else budget,
+        max_num_tokens=choices.pick((LONGEST, LONGEST, LONGEST // 4)) if whole else budget,
         max_seq_len=LONGEST,
         chunk_unit=unit,
         chunked_prefill=not whole,

@@ -15,7 +15,7 @@ def could_be_generated(config: EngineConfig) -> bool:
     span = KINDS[drafter.kind].tag_span(drafter.chain)
     return (
         bounds.max_num_tokens >= bounds.chunk_unit + drafter.drafts  # a chunk fits in beside a row
-        and (bounds.chunked_prefill or bounds.max_num_tokens >= bounds.max_seq_len)  # or else a whole prompt
+        and (bounds.chunked_prefill or bounds.max_num_tokens >= bounds.max_seq_len // 4)  # or else a whole prompt
         and (not graphs or graphs[-1] == bounds.max_batch)
         and (drafter.chain == 1 or drafter.kind == "mtp")
         and all(life.lookahead == span for life in config.draft)
