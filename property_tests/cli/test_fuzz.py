@@ -181,6 +181,15 @@ def test_the_machines_keep_failing_examples_in_the_database(kvtwin: Command, tmp
     assert files(tmp_path / "shared")
 
 
+@pytest.mark.parametrize("where", ["/proc/nope", "note", "note/below"])
+def test_a_database_that_cannot_be_written_is_one_line(kvtwin: Command, tmp_path: Path, where: str) -> None:
+    (tmp_path / "note").write_text("milk")
+    answer = kvtwin("fuzz", "--machine", "engine", "--examples", "1", "--workers", "1", "--database", where)
+    assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+    assert answer.err.startswith(f"kvtwin: --database: expected a folder to write to, found '{where}': ")
+    assert (tmp_path / "note").read_text() == "milk"
+
+
 @pytest.mark.parametrize(("driver", "layer"), [("bytes", "cache"), ("bytes", "sim"), ("swarm", "sim")])
 def test_a_layer_that_a_driver_cannot_drive_is_one_line(kvtwin: Command, driver: str, layer: str) -> None:
     answer = kvtwin("fuzz", "--driver", driver, "--machine", layer)

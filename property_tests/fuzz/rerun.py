@@ -12,7 +12,7 @@ from model.builds import Build
 from model.cluster import Cluster
 from model.invariants import Violation
 from model.ops import At, Dispatch, Land, Lose, Op, Outcome, Settle, World
-from property_tests.fuzz.finish import PATIENCE, Feed, finish, land_all
+from property_tests.fuzz.finish import PATIENCE, Feed, digests, finish, land_all
 from property_tests.fuzz.swarm import STIRRING, consulted, first_violation
 from sim.optrace import Trace
 
@@ -27,8 +27,8 @@ class Rerun:
 
     def trace(self, like: Trace) -> Trace:
         """The ops that were run, as a trace of their own with the digests of this run."""
-        digests = (self.world.decision_digest(), self.world.memory_digest())
-        return replace(like, ops=self.ops, decision_digest=digests[0], memory_digest=digests[1])
+        decisions, memory = digests(self.world)
+        return replace(like, ops=self.ops, decision_digest=decisions, memory_digest=memory)
 
 
 def rerun(trace: Trace, build: Build, patience: int = PATIENCE, *, consult: bool = False) -> Rerun:

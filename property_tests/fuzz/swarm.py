@@ -36,7 +36,7 @@ from model.request import SENDING
 from model.topology import CLUSTERS
 from property_tests.fuzz import features
 from property_tests.fuzz.choices import Choices, Seeded
-from property_tests.fuzz.finish import finish, has_work, land_all, serve
+from property_tests.fuzz.finish import digests, finish, has_work, land_all, serve
 from property_tests.fuzz.generate.mix import Mix
 from property_tests.fuzz.generate.setup import Setup, setup
 from property_tests.fuzz.generate.workload import OUTPUT_STREAMS
@@ -73,9 +73,10 @@ class Example:
 
     def trace(self, build: str, seed: int, name: str = "fuzz") -> Trace:
         """The program as a trace on the build that the text ``build`` names."""
-        digests = (self.world.decision_digest(), self.world.memory_digest())
         config = self.setup.workers.configs[0] if self.setup.workers else self.setup.config
-        return Trace(name, build, seed, self.world.check, config, tuple(self.ops), *digests, self.setup.workers)
+        return Trace(
+            name, build, seed, self.world.check, config, tuple(self.ops), *digests(self.world), self.setup.workers
+        )
 
 
 class Driver:
