@@ -5,7 +5,7 @@ Forced acceptance; two rounds in which the builds take turns. ``device`` is the 
 the device. Beside it: how much the tag check adds to a step of a model of 32 layers. Prints tables and writes JSON.
 ``--device cpu`` prints the host's part alone: what a captured graph would do runs on the CPU and is left out, so that
 the figures lack the calls of the driver (two copies and a launch a step). Exit codes: 0 fine, 1 a target is missed or
-memories differ, 2 usage, 3 no GPU, so nothing was measured.
+memories differ, 2 usage, 3 nothing was measured: there is no GPU, or requests end before a step counts.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 
 import torch
 
+from gpu_backend.arguments import positive
 from gpu_backend.bench import description, write_whole
 from gpu_backend.bench_overhead import Overhead, measure_overhead
 from gpu_backend.replay.executor import DeviceWorld
@@ -28,6 +29,7 @@ from gpu_backend.replay.graphs import GenerationSteps, Size, Stage
 from gpu_backend.replay.result import ReplayOrder
 from gpu_backend.replay.session import replay
 from model.plan import StepPlan
+from scenarios.errors import InputError
 from scenarios.loader import parse_scenario
 from scenarios.schema import Scenario
 from sim.rulespec import find
@@ -84,6 +86,10 @@ class Row:
     settle_rounds: tuple[float, ...]
     equal: bool
     missed: str
+
+
+class NothingMeasuredError(Exception):
+    """No step of a replay counted."""
 
 
 class Watch:
@@ -161,11 +167,20 @@ def scenario_of(batch: int, output: int) -> Scenario:
 
 
 def measure(build: str, batch: int, output: int, *, eager: bool, device: str = "cuda") -> tuple[Samples, bool]:
-    """Replay one batch on one build; also whether both memories are equal."""
+    """Replay one batch on one build; also whether both memories are equal. It may be that no step counts."""
     watch = Watch(batch)
     order = ReplayOrder(device, launch="dispatch", graphs=not eager)
     replayed = replay(scenario_of(batch, output), find(build), order, prepare=watch.put)
     return watch.done(), replayed.equal and not replayed.findings
+
+
+def counted(build: str, batch: int, output: int, *, eager: bool, device: str = "cuda") -> tuple[Samples, bool]:
+    """As :func:`measure`; ``NothingMeasuredError`` if no step counts."""
+    samples, equal = measure(build, batch, output, eager=eager, device=device)
+    if not (samples.dispatch and samples.settle and (samples.device or device == "cpu")):
+        problem = f"no step of {batch} rows counts on {build}: the first {WARM} do not, and --output is {output}"
+        raise NothingMeasuredError(f"{problem}; nothing was measured")
+    return samples, equal
 
 
 def row_of(build: str, batch: int, mode: str, rounds: Sequence[Samples], equal: bool) -> Row:
@@ -197,7 +212,7 @@ def steps_table(batches: Sequence[int], builds: Sequence[str], output: int) -> l
         measure(builds[0], batch, WARM, eager=False)  # kernels of this batch are compiled
         for _ in range(ROUNDS):
             for build, eager in cases:
-                found[build, eager].append(measure(build, batch, output, eager=eager))
+                found[build, eager].append(counted(build, batch, output, eager=eager))
         for (build, eager), rounds in found.items():
             equal = all(same for _, same in rounds)
             row = row_of(build, batch, "eager" if eager else "graphs", [samples for samples, _ in rounds], equal)
@@ -216,7 +231,7 @@ def host_table(batches: Sequence[int], builds: Sequence[str], output: int) -> bo
     print(f"{'build':18} {'B':>3} {'steps':>5} {'dispatch':>9} {'settle':>8}  (host us, medians)")
     for batch in batches:
         for build in builds:
-            samples, equal = measure(build, batch, output, eager=False, device="cpu")
+            samples, equal = counted(build, batch, output, eager=False, device="cpu")
             every &= equal
             dispatch, settle = statistics.median(samples.dispatch), statistics.median(samples.settle)
             words = "" if equal else "  memories differ"
@@ -238,16 +253,24 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(prog="python -m gpu_backend.bench_step", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("runs/bench-step.json"), help="where the JSON goes")
-    parser.add_argument("--batches", type=int, nargs="+", default=list(BATCHES), metavar="B")
+    parser.add_argument("--batches", type=positive, nargs="+", default=list(BATCHES), metavar="B")
     parser.add_argument("--builds", nargs="+", default=list(BUILDS), metavar="BUILD")
-    parser.add_argument("--output", type=int, default=240, help="tokens that each request generates")
+    parser.add_argument("--output", type=positive, default=240, help="tokens that each request generates")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: the host's part alone")
     options = parser.parse_args(arguments)
-    if options.device == "cpu":
-        return 0 if host_table(options.batches, options.builds, options.output) else 1
-    if not torch.cuda.is_available():
+    if options.device == "cuda" and not torch.cuda.is_available():
         print("no GPU: nothing was measured", file=sys.stderr)
         return 3
+    try:
+        if options.device == "cpu":
+            return 0 if host_table(options.batches, options.builds, options.output) else 1
+        return _on_gpu(options)
+    except (InputError, NothingMeasuredError) as error:
+        print(error, file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 3
+
+
+def _on_gpu(options: argparse.Namespace) -> int:
     rows = steps_table(options.batches, options.builds, options.output)
     overheads = [measure_overhead(context) for context in (1024, 4096)]
     for found in overheads:

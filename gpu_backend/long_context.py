@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpu_backend.arguments import positive
 from gpu_backend.replay.executor import DeviceWorld
 from gpu_backend.replay.result import ReplayOrder
 from gpu_backend.replay.session import replay
@@ -82,10 +83,10 @@ def windowed(length: int, window: int, page: int, chunk: int, device: str | None
 def main(arguments: list[str] | None = None) -> int:
     """Replay each length, print a line for it."""
     parser = argparse.ArgumentParser(prog="python -m gpu_backend.long_context", description=__doc__)
-    parser.add_argument("--lengths", type=int, nargs="+", default=[32_768, 131_072, 262_144], metavar="TOKENS")
-    parser.add_argument("--window", type=int, default=4096)
-    parser.add_argument("--page", type=int, default=128)
-    parser.add_argument("--chunk", type=int, default=8192)
+    parser.add_argument("--lengths", type=positive, nargs="+", default=[32_768, 131_072, 262_144], metavar="TOKENS")
+    parser.add_argument("--window", type=positive, default=4096)
+    parser.add_argument("--page", type=positive, default=128)
+    parser.add_argument("--chunk", type=positive, default=8192)
     parser.add_argument("--device", choices=("cuda", "cpu"), default=None)
     options = parser.parse_args(arguments)
     fine = True

@@ -25,3 +25,11 @@ def test_the_command_says_each_length(device: torch.device, capsys: pytest.Captu
     words = ["--lengths", "256", "--window", "32", "--page", "4", "--chunk", "64", "--device", device.type]
     assert main(words) == 0
     assert "256 tokens in" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", ["--page 0", "--window 0", "--lengths x"])
+def test_sizes_that_cannot_be_are_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--device", "cpu", *words.split()])
+    assert ended.value.code == 2
+    assert "expected a whole number of at least 1" in capsys.readouterr().err

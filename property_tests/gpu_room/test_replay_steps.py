@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpu_backend.bench_step import measure
+from gpu_backend.bench_step import main, measure
 from gpu_backend.replay import executor
 from gpu_backend.replay.columns import DeviceColumn, dense
 from gpu_backend.replay.executor import DeviceWorld
@@ -91,3 +91,12 @@ def test_the_bench_times_the_hosts_part_of_full_batches_without_a_gpu() -> None:
     assert equal
     assert len(samples.dispatch) > 2 < len(samples.settle)
     assert min(samples.dispatch + samples.settle) > 0
+
+
+def test_a_bench_without_a_step_that_counts_says_that_nothing_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--device", "cpu", "--batches", "1", "--builds", "unified", "--output", "4"]) == 3
+    assert "nothing was measured" in capsys.readouterr().err
+    assert main(["--device", "cpu", "--batches", "1", "--builds", "unifed"]) == 2
+    with pytest.raises(SystemExit) as ended:
+        main(["--device", "cpu", "--batches", "0"])
+    assert ended.value.code == 2
