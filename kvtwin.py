@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from reports import interrupts
 
 interrupts.leave_at_once()
 import typer  # noqa: E402
+import typer.core  # noqa: E402
 
 from reports import device_commands, options, train_commands  # noqa: E402
 
@@ -26,7 +27,22 @@ if TYPE_CHECKING:
 
 FINE, BROKEN, BAD_INPUT, NOTHING_CHECKED, CRASHED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
+
+class _Commands(typer.core.TyperGroup):
+    """The commands. None asks anything, so an EOFError in one is no end of input, as typer would have it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except EOFError as error:
+            from reports import endings
+
+            endings.crashed(error)
+            raise typer.Exit(CRASHED) from error
+
+
 app = typer.Typer(
+    cls=_Commands,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -13,6 +13,9 @@ import typer
 from reports import interrupts
 from reports.options import Json
 
+SECONDS = 360.0  # of a run of the target's or drafter's stage
+MOST_SEED = (1 << 32) - 1  # seeds of single draws, which are made of it and the step, have to fit 64 bits
+
 
 class Stage(enum.StrEnum):
     """The stages, in their order."""
@@ -62,15 +65,20 @@ def register(app: typer.Typer, stages: Callable[[], Stages]) -> None:
             Size, typer.Option("--size", help="The T1 pair, or one that a CPU trains in seconds.")
         ] = Size.T1,
         seconds: Annotated[
-            float, typer.Option("--seconds", min=0.1, help="The stage ends within so many seconds.")
-        ] = 360.0,
+            float | None,
+            typer.Option(
+                "--seconds",
+                min=0.1,
+                help="Target and drafter begin no step after so many, and take one at least; 360.",
+            ),
+        ] = None,
         schedule: Annotated[
             float | None,
             typer.Option(
                 "--schedule", min=0.1, help="Seconds of one schedule over several runs; each run is a whole one."
             ),
         ] = None,
-        seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of weights and draws.")] = 0,
+        seed: Annotated[int, typer.Option("--seed", min=0, max=MOST_SEED, help="Seed of weights and draws.")] = 0,
         device: Annotated[Place | None, typer.Option("--device", help="A GPU if there is one, else the CPU.")] = None,
         files: Annotated[
             int | None, typer.Option("--files", min=1, help="Only so many files of each package in the corpus.")
@@ -78,11 +86,13 @@ def register(app: typer.Typer, stages: Callable[[], Stages]) -> None:
         json: Json = False,
     ) -> None:
         """Train the T1 pair on installed Python sources, stage by stage; a stage goes on from the weights it left."""
-        from reports import training
+        from reports import sources, training
 
         interrupts.raise_again()
+        if stage not in (Stage.TARGET, Stage.DRAFTER) and (seconds or schedule):
+            raise sources.usage(f"expected --seconds and --schedule only for target and drafter, found {stage.value}")
         told = _opened(stages).run(
-            stage.value, out, size.value, seconds=seconds, schedule=schedule, seed=seed,
+            stage.value, out, size.value, seconds=seconds or SECONDS, schedule=schedule, seed=seed,
             device=None if device is None else device.value, files=files, say=_say,
         )  # fmt: skip
         training.show(stage.value, out, told, json)

@@ -1,1 +1,1 @@
-"""Training of the T1 pair: corpus, tokenizer, target, drafter, each a stage that ends in time and goes on later."""
+"""Training of the T1 pair: corpus, tokenizer, target, drafter, each a stage that goes on later."""

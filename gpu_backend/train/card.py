@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from gpu_backend.train.corpus import MANIFEST
-from gpu_backend.train.files import CORPUS, DRAFTER, TARGET, TOKENS, read_json, write_json
+from gpu_backend.train.files import CORPUS, DRAFTER, PROGRESS, TARGET, TOKENS, read_json, write_json
+from gpu_backend.train.fit import INFO
 from gpu_backend.train.recipe import Recipe
-from gpu_backend.train.session import MOST_BYTES, PROGRESS
-from gpu_backend.train.tokens import INFO, TOKENIZER
+from gpu_backend.train.session import MOST_BYTES
+from gpu_backend.train.tokens import TOKENIZER
 from scenarios.errors import InputError
 
 CARD = "card.json"

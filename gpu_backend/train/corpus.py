@@ -82,21 +82,21 @@ def _files_of(package: Distribution, root: Path) -> list[Path]:
 
 
 def gather(sources: list[Source], refused: list[str]) -> Corpus:
-    """Read ``sources``; files of the same content count once, held-out ones first."""
+    """Read ``sources``; files of the same content count once. Held-out ones come first, wherever they lie, so that no
+    copy of them under another name is trained on."""
     corpus = Corpus(sources=sources, refused=refused)
     seen: set[bytes] = set()
     kept: list[tuple[bytes, bytes]] = []
-    for source in sources:
-        for path, text in _texts(source):
-            digest = hashlib.sha256(text).digest()
-            if digest in seen:
-                continue
+    for source, path, text in _texts(sources, held=True):
+        digest = hashlib.sha256(text).digest()
+        if digest not in seen and source.name == STDLIB:
+            source.held += 1
+            corpus.held.append((f"{path.relative_to(source.root)}", text))
+        seen.add(digest)
+    for source, _, text in _texts(sources, held=False):
+        digest = hashlib.sha256(text).digest()
+        if digest not in seen:
             seen.add(digest)
-            if is_held(path.relative_to(source.root)):
-                if source.name == STDLIB:
-                    source.held += 1
-                    corpus.held.append((f"{path.relative_to(source.root)}", text))
-                continue
             source.taken += 1
             source.size += len(text)
             kept.append((digest, text))
@@ -110,9 +110,12 @@ def is_held(path: Path) -> bool:
     return any(name.lower().removeprefix("test_").strip("_") in HELD_OUT for name in names)
 
 
-def _texts(source: Source) -> Iterator[tuple[Path, bytes]]:
-    """Files that read like source text: neither fragments, nor tables, nor in another encoding."""
-    for path in source.files:
+def _texts(sources: list[Source], *, held: bool) -> Iterator[tuple[Source, Path, bytes]]:
+    """Files of held-out names, or the others, that read like source text: neither fragments, nor tables, nor in
+    another encoding."""
+    for source, path in ((one, path) for one in sources for path in one.files):
+        if is_held(path.relative_to(source.root)) != held:
+            continue
         try:
             text = path.read_bytes()
             if not LEAST_BYTES <= len(text) <= MOST_BYTES or SEPARATOR in text:
@@ -121,7 +124,7 @@ def _texts(source: Source) -> Iterator[tuple[Path, bytes]]:
         except (OSError, UnicodeDecodeError):
             continue
         if len(wide) <= LONGEST_MEAN_LINE * (wide.count("\n") + 1):
-            yield path, text
+            yield source, path, text
 
 
 def build(folder: Path, *, most_files: int | None = None, seed: int = 0) -> dict[str, Any]:

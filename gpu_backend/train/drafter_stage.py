@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import torch
 from torch.nn import functional as F
 
 from gpu_backend.modules.drafter import Drafter
-from gpu_backend.modules.loader import drafter_config_of, load_target
+from gpu_backend.modules.loader import drafter_config_of, load_target, target_config_of
 from gpu_backend.modules.target import Target, place_for_inference
 from gpu_backend.modules.weights import read_weights
 from gpu_backend.train.dense import Passes, anchors_of, run_blocks, run_target
-from gpu_backend.train.files import DRAFTER, TARGET, TOKENS, read_bytes
+from gpu_backend.train.files import DRAFTER, PROGRESS, TARGET, TOKENS, read_bytes, recover
+from gpu_backend.train.fit import target_fits, tokens_fit
 from gpu_backend.train.generate import generate
 from gpu_backend.train.optimiser import Optimiser, rate_at, start
 from gpu_backend.train.recipe import Recipe
-from gpu_backend.train.session import PROGRESS, Order, Say, Session, Texts, reduced, seed_of
+from gpu_backend.train.session import Order, Say, Session, Texts, reduced, seed_of
 from gpu_backend.train.tokens import IDS, load_ids
 from scenarios.errors import InputError
 
-WRITING = 0.25  # share of a run's time after which no further round of generation begins
+# Shares of a run's time: after the first no further round of generation begins, after the second the one at work ends.
+WRITING, WRITTEN = 0.25, 0.5
 
 
 def train(order: Order, recipe: Recipe, say: Say) -> dict[str, Any]:
-    """Train within the order's time and leave the weights; returns the progress."""
+    """Train for the order's time and leave the weights; returns the progress."""
     session = Session(DRAFTER, order, ("step", "seconds", "loss", "token_loss", "teacher_forced_length"), say)
+    tokens_fit(order.folder, recipe)
     texts = Texts(load_ids(order.folder), order.device, order.folder / TOKENS / IDS)
+    recover(order.folder / TARGET)
     read_bytes(order.folder / TARGET / PROGRESS, "target")
+    target_fits(order.folder, target_config_of(order.folder / TARGET), recipe)
     target = load_target(order.folder / TARGET, recipe.drafter.taps)
     place_for_inference(target, order.device, target.config.dtype)
     drafter = begin(session, recipe, target).to(order.device)
@@ -63,7 +67,7 @@ def begin(session: Session, recipe: Recipe, target: Target) -> Drafter:
     if session.find():
         found = drafter_config_of(session.folder, target.config)
         if found != recipe.drafter:
-            raise InputError(str(session.folder), 0, "config.json", "expected the shape of this recipe, found another")
+            raise InputError(str(session.folder), 0, "config.json", "expected the shape of this --size, found another")
         drafter.load_state_dict(read_weights(session.folder, drafter.state_dict(), torch.float32))
         return drafter
     start(drafter, recipe.drafter.layers, session.order.seed)
@@ -73,17 +77,28 @@ def begin(session: Session, recipe: Recipe, target: Target) -> Drafter:
 
 
 def write(target: Target, texts: Texts, session: Session, recipe: Recipe) -> torch.Tensor:
-    """On-policy sequences int32 ``[sequences, prompt + new]``, in rounds; a later run writes others."""
+    """On-policy sequences int32 ``[sequences, length]``, in rounds; a later run writes others.
+
+    ``length`` is prompt + new. Where time is short, the first round ends with fewer tokens or sequences; a later one
+    that does is left out.
+    """
     order, rounds = session.order, []
     degrees = torch.tensor(recipe.temperatures, device=order.device)
     temperature = degrees.repeat(recipe.on_policy // len(degrees) + 1)[: recipe.on_policy]
     for number in range(recipe.rounds):
-        if rounds and time.monotonic() - session.begun > WRITING * order.seconds:
+        if rounds and session.spent(WRITING):
             break
         seed = seed_of(order.seed, session.number + number, 1)
         prompts = texts.crops(recipe.on_policy, recipe.prompt, seed)
-        rounds.append(generate(target, prompts, recipe.new, temperature, seed).int())
-        session.say(f"drafter: {len(rounds) * recipe.on_policy} sequences of the target's own")
+        found = generate(
+            target, prompts, recipe.new, temperature, seed,
+            over=lambda: session.spent(WRITTEN), every=recipe.stride,  # lengths are multiples of it
+        ).int()  # fmt: skip
+        if rounds and found.shape != rounds[0].shape:
+            break
+        rounds.append(found)
+        own = found.shape[1] - recipe.prompt
+        session.say(f"drafter: {sum(map(len, rounds))} sequences with {own} tokens of the target's own")
     return torch.cat(rounds)
 
 

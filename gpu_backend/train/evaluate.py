@@ -8,26 +8,35 @@ from typing import Any
 import torch
 
 from gpu_backend.modules.drafter import Drafter
-from gpu_backend.modules.loader import load_pair
+from gpu_backend.modules.loader import load_pair, target_config_of
 from gpu_backend.modules.target import Target
 from gpu_backend.modules.verify import verify
 from gpu_backend.train.dense import Passes, attend, context_kv, run_target, window_of
-from gpu_backend.train.files import DRAFTER, TARGET, TOKENS, read_json
+from gpu_backend.train.files import DRAFTER, PROGRESS, TARGET, TOKENS, read_json, recover
+from gpu_backend.train.fit import target_fits, tokens_fit
+from gpu_backend.train.recipe import Recipe
 from gpu_backend.train.tokens import PROMPTS
+from scenarios.errors import InputError
 
 LENGTHS = (16, 32, 64, 128)
 BATCH = 128
 
 
-def evaluate(folder: Path, device: torch.device, generated: int = LENGTHS[-1]) -> dict[str, Any]:
-    """Acceptance lengths of the pair in ``folder`` over the first so many generated tokens.
+def evaluate(folder: Path, recipe: Recipe, device: torch.device, generated: int = LENGTHS[-1]) -> dict[str, Any]:
+    """Acceptance lengths of the recipe's pair in ``folder`` over the first so many generated tokens.
 
     AL is tokens committed by verify steps / verify steps, pooled over prompts; the last step counts whole, and the
     token of the prefill does not. A step belongs to the first G tokens if its anchor does.
     """
     prompts = read_json(folder / TOKENS / PROMPTS, "tokenizer")
+    if not prompts:
+        problem = f"expected prompts of {recipe.eval_prompt} tokens, found none: texts held out are shorter"
+        raise InputError(str(folder / TOKENS / PROMPTS), 0, "", problem)
+    tokens_fit(folder, recipe)
     for stage in (TARGET, DRAFTER):
-        read_json(folder / stage / "progress.json", stage)
+        recover(folder / stage)
+        read_json(folder / stage / PROGRESS, stage)
+    target_fits(folder, target_config_of(folder / TARGET), recipe)
     target, drafter = load_pair(folder / TARGET, folder / DRAFTER, device)
     ids = torch.tensor([prompt["ids"] for prompt in prompts], device=device)
     parts = [speculate(target, drafter, part, generated) for part in ids.split(BATCH)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch.nn import functional as F
 
@@ -11,21 +13,35 @@ PREFILL_TOKENS = 1 << 18  # of one prefill pass
 
 
 @torch.no_grad()
-def generate(target: Target, prompts: torch.Tensor, new: int, temperature: torch.Tensor, seed: int) -> torch.Tensor:
-    """``prompts`` int64 ``[rows, length]`` and ``new`` tokens behind them; ``temperature`` ``[rows]``, 0 is greedy."""
+def generate(
+    target: Target, prompts: torch.Tensor, new: int, temperature: torch.Tensor, seed: int,
+    over: Callable[[], bool] = lambda: False, every: int = 1,
+) -> torch.Tensor:  # fmt: skip
+    """``prompts`` int64 ``[rows, length]`` and ``new`` tokens behind them; ``temperature`` ``[rows]``, 0 is greedy.
+
+    Once ``over()``, which is asked behind ``every`` so many tokens, is true, no more rows are begun and no more tokens
+    follow. ``every`` tokens of the rows of one pass are the least there is.
+    """
     config, (rows, length), device = target.config, prompts.shape, prompts.device
     dtype = target.head_weight.dtype
     cache = torch.empty(
         config.layers, 2, rows, config.kv_heads, length + new, config.head_dim, dtype=dtype, device=device
     )
-    out = torch.cat([prompts, prompts.new_zeros(rows, new)], 1)
     draw = torch.Generator(device=device).manual_seed(seed)
     part = max(1, PREFILL_TOKENS // length)
-    states = [_prefill(target, prompts[first : first + part], cache, first) for first in range(0, rows, part)]
+    states: list[torch.Tensor] = []
+    for first in range(0, rows, part):
+        if not states or not over():
+            states.append(_prefill(target, prompts[first : first + part], cache, first))
     state = torch.cat(states)
+    rows = len(state)
+    cache, temperature = cache[:, :, :rows], temperature[:rows]
+    out = torch.cat([prompts[:rows], prompts.new_zeros(rows, new)], 1)
     for place in range(length, length + new):
         (logits,) = target.head(target.model.norm(state))
         out[:, place] = token = pick(logits, temperature, draw)
+        if (place + 1 - length) % every == 0 and over():
+            return out[:, : place + 1]
         if place < length + new - 1:
             state = _decode(target, token, cache, place)
     return out

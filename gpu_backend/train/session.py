@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,10 +15,9 @@ from torch import nn
 
 from gpu_backend.modules.config import DrafterConfig, TargetConfig
 from gpu_backend.modules.saver import save
-from gpu_backend.train.files import read_json, write_json
+from gpu_backend.train.files import PROGRESS, beside, read_json, recover, replace, write_json
 from scenarios.errors import InputError
 
-PROGRESS = "progress.json"
 MOST_BYTES = (15 << 20) - (1 << 16)  # of tensors a file, so that it stays under 15 MiB with its header
 RESERVE_S = 4.0  # of a run's time, for saving; less of a short run
 
@@ -28,8 +26,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One run of a stage: it ends within ``seconds``. ``schedule`` seconds of training span several runs; without it
-    a run is a whole schedule of its own that begins with the weights it finds."""
+    """One run of a stage: no step but the first begins after ``seconds``, of which a share is kept for saving.
+
+    ``schedule`` seconds of training span several runs; without it a run is a whole schedule of its own that begins
+    with the weights it finds.
+    """
 
     folder: Path
     seconds: float
@@ -53,6 +54,7 @@ class Session:
 
     def find(self) -> bool:
         """Take up what an earlier run left; whether there is any."""
+        recover(self.folder)
         path = self.folder / PROGRESS
         if not path.exists():
             return False
@@ -90,6 +92,10 @@ class Session:
         room = self.room - ((self.first or self.begun) - self.begun)
         return 1.0 if room <= 0 else min(1.0, self.elapsed / room)
 
+    def spent(self, share: float) -> bool:
+        """Whether this share of the run's time is up."""
+        return time.monotonic() - self.begun > share * self.order.seconds
+
     def over(self) -> bool:
         """Whether schedule or time are up; a run takes one step at least."""
         return self.steps > 0 and (self.progress >= 1 or time.monotonic() - self.begun > self.room)
@@ -125,15 +131,11 @@ class Session:
             "runs": [*self.past["runs"], run],
             "curve": self.past["curve"],
         }
-        part, old = self.folder.with_name(f"{self.name}.part"), self.folder.with_name(f"{self.name}.old")
-        for folder in (part, old):
-            shutil.rmtree(folder, ignore_errors=True)
+        recover(self.folder)
+        part, _ = beside(self.folder)
         save(part, module, config, most_bytes=MOST_BYTES)
         write_json(part / PROGRESS, left)
-        if self.folder.exists():
-            self.folder.rename(old)
-        part.rename(self.folder)
-        shutil.rmtree(old, ignore_errors=True)
+        replace(self.folder)
         return left
 
 

@@ -10,7 +10,7 @@ import torch
 from gpu_backend.train import corpus, drafter_stage, target_stage, tokens
 from gpu_backend.train.card import write_card
 from gpu_backend.train.evaluate import evaluate
-from gpu_backend.train.files import CORPUS
+from gpu_backend.train.files import CORPUS, require_folder
 from gpu_backend.train.recipe import RECIPES
 from gpu_backend.train.session import Order, Say
 from scenarios.errors import InputError
@@ -28,17 +28,19 @@ def run(
     files: int | None,
     say: Say,
 ) -> dict[str, Any]:
-    """Run one stage within ``seconds``; returns what is to be told of it."""
+    """Run one stage; returns what is to be told of it. Target and drafter begin no step but the first after
+    ``seconds``; the other stages take as long as they take."""
     recipe = RECIPES[recipe_name]
+    require_folder(folder)
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if place.type == "cuda" and not torch.cuda.is_available():
         raise InputError("device", 0, "", "expected a GPU, found none")
     if stage == "corpus":
         return corpus.build(folder / CORPUS, most_files=files, seed=seed)
     if stage == "tokenizer":
-        return tokens.build(folder, recipe, encode_s=seconds)
+        return tokens.build(folder, recipe)
     if stage == "evaluate":
-        told = evaluate(folder, place)
+        told = evaluate(folder, recipe, place)
         write_card(folder, recipe, told)
         return told
     order = Order(folder, seconds, schedule, seed, place)

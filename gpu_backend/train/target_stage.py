@@ -11,18 +11,19 @@ from gpu_backend.modules.loader import load_target
 from gpu_backend.modules.target import Target
 from gpu_backend.train.dense import Passes, run_target
 from gpu_backend.train.files import TARGET, TOKENS
+from gpu_backend.train.fit import target_fits, tokens_fit
 from gpu_backend.train.optimiser import Optimiser, rate_at, start
 from gpu_backend.train.recipe import Recipe
 from gpu_backend.train.session import Order, Say, Session, Texts, reduced, seed_of
 from gpu_backend.train.tokens import HELD_IDS, IDS, load_ids
-from scenarios.errors import InputError
 
 HELD_ROWS, HELD_BATCH = 32, 8
 
 
 def train(order: Order, recipe: Recipe, say: Say) -> dict[str, Any]:
-    """Train within the order's time and leave the weights; returns the progress."""
+    """Train for the order's time and leave the weights; returns the progress."""
     session = Session(TARGET, order, ("step", "seconds", "loss"), say)
+    tokens_fit(order.folder, recipe)
     texts = Texts(load_ids(order.folder), order.device, order.folder / TOKENS / IDS)
     held = Texts(load_ids(order.folder, HELD_IDS), order.device, order.folder / TOKENS / HELD_IDS)
     target = begin(session, recipe).to(order.device)
@@ -58,14 +59,8 @@ def begin(session: Session, recipe: Recipe) -> Target:
         start(target, recipe.target.layers, session.order.seed)
         return target
     found = load_target(session.folder)
-    if found.config != recipe.target.__class__(**{**_plain(recipe), "windows": found.config.windows}):
-        raise InputError(str(session.folder), 0, "config.json", "expected the shape of this recipe, found another")
+    target_fits(session.order.folder, found.config, recipe)
     return found.requires_grad_(True).train()
-
-
-def _plain(recipe: Recipe) -> dict[str, Any]:
-    config = recipe.target
-    return {name: getattr(config, name) for name in config.__dataclass_fields__}
 
 
 def head_loss(target: Target, states: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,6 @@ import io
 import multiprocessing
 import os
 import re
-import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 
 from gpu_backend.train.corpus import HELD, MANIFEST, SEPARATOR, TRAIN
 from gpu_backend.train.files import CORPUS, TOKENS, read_bytes, read_json, write_json, write_whole
+from gpu_backend.train.fit import INFO, vocabulary_fits
 from gpu_backend.train.recipe import END_OF_TEXT, SPECIAL, Recipe
 from scenarios.errors import InputError
 
@@ -29,7 +29,7 @@ SPLIT_ASCII = re.compile(
 MOST_CACHED = 400_000
 PART = 100  # texts that a worker takes at a time
 WORTH_WORKERS = 20_000_000  # bytes of texts from which on workers are started
-TOKENIZER, IDS, HELD_IDS, PROMPTS, INFO = "tokenizer.json", "train.npy", "held.npy", "prompts.json", "tokens.json"
+TOKENIZER, IDS, HELD_IDS, PROMPTS = "tokenizer.json", "train.npy", "held.npy", "prompts.json"
 
 
 def train_tokenizer(texts: list[str], vocabulary: int) -> Any:
@@ -70,30 +70,21 @@ class Encoder:
         return found
 
 
-def build(folder: Path, recipe: Recipe, *, encode_s: float = 1e9) -> dict[str, Any]:
-    """Train the tokenizer unless ``folder`` has one, encode the corpus for at most ``encode_s``, cut the prompts.
-
-    Texts are in the order of their hash, so what was encoded in time is a fair part of them.
-    """
-    from tokenizers import Tokenizer
-
+def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
+    """Train the tokenizer unless ``folder`` has one, encode the corpus, cut the prompts."""
     texts = read_bytes(folder / CORPUS / TRAIN, "corpus").split(SEPARATOR)
     held = read_bytes(folder / CORPUS / HELD, "corpus").split(SEPARATOR)
+    if len(held) % 2:
+        raise InputError(str(folder / CORPUS / HELD), 0, "", "expected names and texts in turn")
     out = folder / TOKENS
     if (out / TOKENIZER).exists():
-        tokenizer = Tokenizer.from_file(str(out / TOKENIZER))
+        tokenizer = open_tokenizer(out / TOKENIZER)
+        vocabulary_fits(out / TOKENIZER, tokenizer.get_vocab_size(), recipe)
     else:
         tokenizer = train_tokenizer(_sample(texts, recipe.sample_bytes), recipe.target.vocabulary)
+        vocabulary_fits(folder / CORPUS / TRAIN, tokenizer.get_vocab_size(), recipe)
         write_whole(out / TOKENIZER, tokenizer.to_str(pretty=False).encode())
-    if tokenizer.get_vocab_size() > recipe.target.vocabulary:
-        problem = f"expected at most {recipe.target.vocabulary} ids, found {tokenizer.get_vocab_size()}"
-        raise InputError(str(out / TOKENIZER), 0, "", problem)
-    end, parts, size = time.monotonic() + encode_s, [], 0
-    for text, ids in zip(texts, _encoded(out / TOKENIZER, texts), strict=True):
-        parts.append(ids)
-        size += len(text)
-        if time.monotonic() > end:
-            break
+    parts = list(_encoded(out / TOKENIZER, texts))
     encode = Encoder(tokenizer)
     held_ids = {name.decode(): _ids(encode, text) for name, text in zip(held[::2], held[1::2], strict=True)}
     ids = np.concatenate(parts)
@@ -105,9 +96,8 @@ def build(folder: Path, recipe: Recipe, *, encode_s: float = 1e9) -> dict[str, A
         "vocabulary": tokenizer.get_vocab_size(),
         "sha256": hashlib.sha256((out / TOKENIZER).read_bytes()).hexdigest(),
         "files": len(parts),
-        "of": len(texts),
         "tokens": len(ids),
-        "bytes_per_token": round(size / len(ids), 3),
+        "bytes_per_token": round(sum(map(len, texts)) / len(ids), 3),
         "held_out_tokens": sum(map(len, held_ids.values())),
         "prompts": len(prompts),
         "corpus": read_json(folder / CORPUS / MANIFEST, "corpus")["sha256"],
@@ -135,9 +125,22 @@ def load_ids(folder: Path, name: str = IDS) -> np.ndarray:
     """Ids that :func:`build` wrote, uint16 ``[tokens]``."""
     content = read_bytes(folder / TOKENS / name, "tokenizer")
     try:
-        return np.load(io.BytesIO(content), allow_pickle=False)
-    except ValueError as error:
+        ids = np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, EOFError) as error:  # EOFError: of an empty file
         raise InputError(str(folder / TOKENS / name), 0, "", "is not an array of ids") from error
+    if not isinstance(ids, np.ndarray) or ids.dtype != np.uint16 or ids.ndim != 1:
+        raise InputError(str(folder / TOKENS / name), 0, "", "is not an array of ids")
+    return ids
+
+
+def open_tokenizer(path: Path) -> Any:
+    """The tokenizer in the file ``path``."""
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # of no class of its own
+        raise InputError(str(path), 0, "", f"is not a tokenizer: {error}") from error
 
 
 def _sample(texts: list[bytes], most: int) -> list[str]:
@@ -172,9 +175,7 @@ _encoder: list[Encoder] = []  # of a worker: its cache lives as long as it does
 
 
 def _open(tokenizer: Path) -> None:
-    from tokenizers import Tokenizer
-
-    _encoder[:] = [Encoder(Tokenizer.from_file(str(tokenizer)))]
+    _encoder[:] = [Encoder(open_tokenizer(tokenizer))]
 
 
 def _encode_part(texts: list[bytes]) -> list[np.ndarray]:

@@ -239,3 +239,15 @@ def test_the_process_ends_with_the_exit_code_and_minds_a_closed_pipe() -> None:
     os.close(writer)
     assert done.returncode != 4
     assert done.stderr == b""
+
+
+def test_the_end_of_a_file_inside_a_command_is_a_crash_and_not_ctrl_c(
+    kvtwin: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(*_: object, **__: object) -> None:
+        raise EOFError("no data left")
+
+    monkeypatch.setattr("reports.runs.run_scenario", ends)
+    answer = kvtwin("run", "hello")
+    assert answer.code == 4
+    assert "EOFError: no data left" in one_line(answer.err)

@@ -1,0 +1,84 @@
+"""What a training refuses in one line, and the weights that it finds again wherever it was killed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpu_backend.train.recipe import TINY
+from property_tests.cli.conftest import Command
+
+SIZE = ("--size", "tiny")
+HERE = ("--device", "cpu", "--out", "t")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the tokens of a tiny training, of chance."""
+    tokens, corpus = tmp_path / "t/tokens", tmp_path / "t/corpus"
+    tokens.mkdir(parents=True)
+    corpus.mkdir()
+    ids = np.random.default_rng(1).integers(0, TINY.target.vocabulary, 4000).astype(np.uint16)
+    np.save(tokens / "train.npy", ids)
+    np.save(tokens / "held.npy", ids[:500])
+    (tokens / "prompts.json").write_text("[]")
+    (tokens / "tokens.json").write_text(json.dumps({"vocabulary": TINY.target.vocabulary}))
+    (tokens / "tokenizer.json").write_text("")
+    (corpus / "train.txt").write_text("a = 1\n")
+    (corpus / "held.txt").write_bytes(b"json.py\0b = 2\n")
+    (tmp_path / "file").write_text("")
+    return tmp_path / "t"
+
+
+BAD = {
+    "an empty file of ids": (("target", *SIZE), "train.npy: is not an array of ids"),
+    "ids of a larger size": (("target", "--size", "t1"), "vocabulary: expected 4096 ids, as this --size has"),
+    "ids of another size for a drafter": (("drafter", "--size", "t1"), "as this --size has, found 512"),
+    "ids of another size to be evaluated": (("evaluate", "--size", "t1"), "as this --size has, found 512"),
+    "no prompts": (("evaluate", *SIZE), "prompts.json: expected prompts of 32 tokens, found none"),
+    "an empty tokenizer": (("tokenizer", *SIZE), "tokenizer.json: is not a tokenizer"),
+    "a seed that fits no generator": (("target", *SIZE, "--seed", "99999999999999999999"), "'--seed'"),
+    "a folder below a file": (
+        ("corpus", *SIZE, "--out", "file/t"),
+        "file: expected a folder to write to",
+    ),
+    "seconds of a corpus": (
+        ("corpus", *SIZE, "--seconds", "1"),
+        "--schedule only for target and drafter, found corpus",
+    ),
+    "seconds of a tokenizer": (("tokenizer", *SIZE, "--seconds", "1"), "found tokenizer"),
+    "a schedule of an evaluation": (("evaluate", *SIZE, "--schedule", "1"), "found evaluate"),
+}
+
+
+@pytest.mark.parametrize(("words", "told"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_line(kvtwin: Command, folder: Path, words: tuple[str, ...], told: str) -> None:
+    if "train.npy" in told:
+        (folder / "tokens/train.npy").write_bytes(b"")
+    if "prompts.json" not in told:
+        (folder / "tokens/prompts.json").write_text(json.dumps([{"ids": [0] * 32}]))
+    answer = kvtwin("train", words[0], *HERE, *words[1:])
+    assert answer.code == 2, answer.err
+    assert told in answer.err and answer.err.count("\n") == 1
+
+
+def test_weights_are_found_wherever_a_run_was_killed_and_by_the_right_size_alone(kvtwin: Command, folder: Path) -> None:
+    def steps() -> int:
+        answer = kvtwin("train", "target", *SIZE, *HERE, "--seconds", "0.1", "--json")
+        return answer.json()["steps"]
+
+    once = steps()
+    (folder / "target").rename(folder / "target.old")  # killed before the new weights had their name
+    assert steps() > once
+    (folder / "target").rename(folder / "target.part")  # the same, with the new ones whole
+    drafted = kvtwin("train", "drafter", *SIZE, *HERE, "--seconds", "0.1")
+    assert (folder / "target/progress.json").exists() and "expected what `kvtwin train corpus` writes" in drafted.err
+    assert (folder / "drafter/progress.json").exists(), "only the card lacks its corpus"
+    (folder / "tokens/tokens.json").write_text(json.dumps({"vocabulary": 4096}))
+    for stage in ("target", "drafter"):
+        answer = kvtwin("train", stage, "--size", "t1", *HERE)
+        assert (answer.code, answer.err.count("\n")) == (2, 1)
+        assert "config.json: expected the shape of this --size, found another" in answer.err

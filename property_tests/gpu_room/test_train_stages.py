@@ -1,0 +1,122 @@
+"""Stages of a training: weights are replaced whole, generation keeps its time, and nothing held out is trained on."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gpu_backend.modules.drafter import Drafter
+from gpu_backend.modules.target import Target, place_for_inference
+from gpu_backend.train.corpus import STDLIB, Source, gather
+from gpu_backend.train.dense import Passes
+from gpu_backend.train.drafter_stage import batch, forward, write
+from gpu_backend.train.files import PROGRESS, recover, replace
+from gpu_backend.train.generate import generate
+from gpu_backend.train.optimiser import start
+from gpu_backend.train.recipe import TINY
+from gpu_backend.train.session import Order, Session, Texts
+
+CPU = torch.device("cpu")
+
+
+def weights(folder: Path, text: str) -> None:
+    folder.mkdir()
+    (folder / "model").write_text(text)
+    (folder / PROGRESS).write_text("{}")
+
+
+@pytest.mark.parametrize("killed_at", [0, 1, 2])
+@pytest.mark.parametrize("before", [True, False], ids=["replaced", "first"])
+def test_a_kill_while_weights_are_replaced_leaves_some_that_are_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: int, before: bool
+) -> None:
+    def rename(path: Path, to: Path) -> Path:
+        calls.append(path)
+        if len(calls) > killed_at:
+            raise KeyboardInterrupt
+        return usual(path, to)
+
+    folder, calls, usual = tmp_path / "target", list[Path](), Path.rename
+    if before:
+        weights(folder, "old")
+    weights(tmp_path / "target.part", "new")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", rename)
+        if killed_at < 1 + before:
+            with pytest.raises(KeyboardInterrupt):
+                replace(folder)
+        else:
+            replace(folder)
+    recover(folder)
+    assert (folder / "model").read_text() == ("old" if before and killed_at == 0 else "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
+def test_new_weights_that_are_not_whole_are_not_taken_and_old_ones_come_back(tmp_path: Path) -> None:
+    folder = tmp_path / "target"
+    weights(tmp_path / "target.old", "old")
+    (tmp_path / "target.part").mkdir()
+    (tmp_path / "target.part/model").write_text("half")
+    recover(folder)
+    assert (folder / "model").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
+@pytest.fixture
+def target() -> Target:
+    target = Target(TINY.target, TINY.drafter.taps)
+    start(target, TINY.target.layers, 1)
+    place_for_inference(target, CPU, torch.float32)
+    return target
+
+
+def test_a_generation_that_is_cut_short_gives_the_head_of_the_whole_one(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = torch.randint(0, 512, (6, 10), generator=torch.Generator().manual_seed(1))
+    temperature = torch.tensor([0.0, 1.0] * 3)
+    whole = generate(target, prompts, 8, temperature, 3)
+    asked: list[int] = []
+    cut = generate(target, prompts, 8, temperature, 3, over=lambda: asked.append(1) or len(asked) > 3)
+    assert torch.equal(cut, whole[:, : 10 + 4])
+    assert generate(target, prompts, 8, temperature, 3, over=lambda: True, every=3).shape == (6, 13)
+    monkeypatch.setattr("gpu_backend.train.generate.PREFILL_TOKENS", 20)  # two rows a pass
+    assert torch.equal(generate(target, prompts, 8, temperature, 3)[::2], whole[::2]), "greedy rows stay"
+    assert generate(target, prompts, 8, temperature, 3, over=lambda: True).shape == (2, 11)
+
+
+def test_a_run_whose_time_is_up_trains_on_what_its_target_wrote_so_far(target: Target) -> None:
+    texts = Texts(np.arange(2000) % 512, CPU, Path("ids"))
+    told: list[str] = []
+    session = Session(
+        "drafter", Order(Path(), 5.0, None, 1, CPU), ("step", "seconds"), told.append, begun=time.monotonic() - 100
+    )
+    written = write(target, texts, session, TINY)
+    assert written.shape == (TINY.on_policy, TINY.prompt + TINY.stride)
+    assert told == [f"drafter: {TINY.on_policy} sequences with {TINY.stride} tokens of the target's own"]
+    ids = batch(written, texts, TINY, 1, 0)
+    hidden, labels, wanted = forward(target, Drafter(TINY.drafter), ids, TINY, Passes())
+    anchors = (TINY.prompt + TINY.stride - 16) // TINY.stride
+    assert hidden.shape[:3] == labels.shape == wanted.shape[:3] == (TINY.drafter_rows, anchors, 3)
+    assert not session.over(), "one step is taken"
+    session.stepped(1, tuple)
+    assert session.over()
+
+
+def test_a_copy_of_a_held_out_text_under_another_name_is_not_trained_on(tmp_path: Path) -> None:
+    held, free = (f"{name} = {name!r}\n" * 100 for name in ("held", "free"))
+    files = {"aaa.py": held, "bbb.py": free, "ccc.py": free, "json/decoder.py": held}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    copy = tmp_path / "package/copied.py"
+    copy.parent.mkdir()
+    copy.write_text(held)
+    package = Source("package", "1", "MIT", tmp_path, [copy])
+    corpus = gather([package, Source(STDLIB, "3", "PSF-2.0", tmp_path, [tmp_path / name for name in files])], [])
+    assert corpus.train == [free.encode()]
+    assert corpus.held == [("json/decoder.py", held.encode())]
