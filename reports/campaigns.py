@@ -128,6 +128,9 @@ def document(order: dict[str, Any], done: Campaigned) -> dict[str, Any]:
         ],
         "crashes": [{"example": crash.example, "error": crash.what} for crash in done.crashes],
         "interrupted": done.interrupted,
+        "ordered_examples": done.ordered_examples,
+        "ordered_seconds": done.ordered_seconds,
+        "session_seconds": round(done.session_seconds, 3),
         "not_written": done.unwritten or None,
         "exit_code": exit_code(done),
     }
@@ -193,6 +196,7 @@ def _program(cause: Cause) -> str:
 
 
 def _show_causes(screen: Console, done: Campaigned, out: Path | None) -> None:
+    told = done.causes[:CAUSES_SHOWN]
     rows = [
         {
             "name": cause.law,
@@ -201,9 +205,8 @@ def _show_causes(screen: Console, done: Campaigned, out: Path | None) -> None:
             "seed": f"{cause.seed}",
             "program": _program(cause),
             "what": cause.message,
-            "folder": str(out / cause.folder) if out is not None and cause.folder else "",
         }
-        for cause in done.causes[:CAUSES_SHOWN]
+        for cause in told
     ]
     columns = {
         "name": "law",
@@ -212,11 +215,11 @@ def _show_causes(screen: Console, done: Campaigned, out: Path | None) -> None:
         "seed": "seed",
         "program": "smallest program",
         "what": "what is wrong",
-        "folder": "written",
     }
-    if out is None:
-        del columns["folder"]
-    terminal.show_rows(screen, rows, columns)
+    terminal.show_rows(screen, rows, columns, unbroken=("build",))
+    for cause in told:
+        if out is not None and cause.folder:
+            screen.print(f"  written: {out / cause.folder}", soft_wrap=True, markup=False)
     if len(done.causes) > CAUSES_SHOWN:
         terminal.show_lines(screen, f"  and {plural(len(done.causes) - CAUSES_SHOWN, 'cause')} more; --json lists all")
     for (law, build), count in sorted(done.further.items()):
@@ -236,6 +239,7 @@ def _show_verdict(screen: Console, order: dict[str, Any], done: Campaigned) -> N
     if done.causes:
         until = " until a file could not be written" if done.unwritten else ""
         words = f"a law broke in {done.failures:,}, of {plural(len(done.causes), 'cause')}{until}"
+        words += f"; {_interruption(done)}" if done.interrupted else ""
         verdict = Text(words, "bold red")
     elif done.unwritten and not done.crashes:
         words = "no law broke" if done.checked else "nothing was checked"
@@ -244,9 +248,19 @@ def _show_verdict(screen: Console, order: dict[str, Any], done: Campaigned) -> N
         verdict = Text("not judged, since kvtwin crashed", "bold red")
     elif code == INTERRUPTED:
         until = "no law broke until then" if done.checked else "nothing was checked until then"
-        verdict = Text(f"interrupted; {until}", "yellow")
+        verdict = Text(f"{_interruption(done)}; {until}", "yellow")
     elif code == 3:
         verdict = Text("nothing checked", "yellow")
     else:
         verdict = Text("no law broke", "green")
     terminal.show_lines(screen, Text.assemble(f"{which}: {took} ({speed}): ", verdict))
+
+
+def _interruption(done: Campaigned) -> str:
+    """That Ctrl-C ended the session, and how much of what was ordered it had done."""
+    if done.ordered_examples is not None:
+        return (
+            f"interrupted after {done.totals.examples - done.resumed:,} of {plural(done.ordered_examples, 'example')}"
+        )
+    ordered = (done.ordered_seconds or 0.0) / 60.0
+    return f"interrupted after {done.session_seconds / 60.0:,.1f} of {ordered:,.10g} minutes"

@@ -1,4 +1,7 @@
-"""``story.txt`` of a failure: a line an op in fixed columns, an arrow at the op that broke the law, the law last."""
+"""``story.txt`` of a failure: a line an op in fixed columns, an arrow at the op that broke the law, the law last.
+
+Many laws are judged later than what breaks them came about: the op that sent out the step has an arrow then, too.
+"""
 
 from __future__ import annotations
 
@@ -25,27 +28,60 @@ def story(samples: Sequence[Sample], violation: Violation) -> str:
     several = any("@" in pool for pool in pools)
     heading = ["op", "iter", *(["worker"] if several else []), "what came in", "request", "target", "draft"]
     rows = [[*heading, *(f"free {pool}" for pool in pools), "what happened (target and draft: history/pages)"]]
+    made = made_at(samples, violation)
     for sample in samples:
-        rows += _rows(sample, pools, several, violation_document(violation))
+        rows += _rows(sample, pools, several, violation_document(violation), made)
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
     lines = ["  ".join([*map(str.ljust, row, widths), row[-1]]).rstrip() for row in rows]
-    return "\n".join([*lines, headline(violation_document(violation)) + noticed(samples, violation.code)]) + "\n"
+    return "\n".join([*lines, headline(violation_document(violation)) + noticed(samples, violation)]) + "\n"
 
 
-def noticed(samples: Sequence[Sample], code: str) -> str:
-    """Where the law ``code`` was seen to be broken, by the op's number in the story; nothing where no op shows it."""
-    found = next((sample for sample in samples if any(one.code == code for one in sample.violations)), None)
+def noticed(samples: Sequence[Sample], violation: Violation) -> str:
+    """Where the law was seen to be broken, by the op's number in the story; nothing where no op shows it.
+
+    Before it, where the broken step was made, if that was an earlier op.
+    """
+    found = next((sample for sample in samples if _shows(sample, violation)), None)
     if found is None:
         return ""
-    return "; noticed at the end of the run" if found.op is None else f"; noticed at op {found.number}"
+    made = made_at(samples, violation)
+    where = "" if made is None else f"made at op {made}, "
+    return f"; {where}noticed at " + ("the end of the run" if found.op is None else f"op {found.number}")
 
 
-def _rows(sample: Sample, pools: list[str], several: bool, violation: dict[str, Any]) -> Iterator[list[str]]:
+def made_at(samples: Sequence[Sample], violation: Violation) -> int | None:
+    """Number of the op that sent out the step of ``violation`` with its request; ``None`` where no earlier op did.
+
+    Steps count from 0, and a worker's iteration is the number of those that it sent out.
+    """
+    steps: dict[int, int] = {}
+    made = None
+    for sample in samples:
+        if _shows(sample, violation):
+            return made
+        worker = sample.op.worker if isinstance(sample.op, At) else 0
+        sent = range(steps.get(worker, 0), sample.iteration)
+        steps[worker] = sample.iteration
+        of_worker = not isinstance(sample.op, At) or violation.worker in (-1, worker)
+        of_request = violation.request < 0 or any(one.request == violation.request for one in sample.happenings)
+        if violation.step in sent and of_worker and of_request:
+            made = sample.number
+    return None
+
+
+def _shows(sample: Sample, violation: Violation) -> bool:
+    return any(one.code == violation.code for one in sample.violations)
+
+
+def _rows(
+    sample: Sample, pools: list[str], several: bool, violation: dict[str, Any], made: int | None
+) -> Iterator[list[str]]:
     """The line of an op, and one below it for each further request that it moved."""
     if sample.op is None and not (sample.violations or sample.happenings):
         return
     told = _told(sample, violation)
     broken = any(one.code == violation["code"] for one in sample.violations)
+    arrow = f"  <-- {violation['code']}" if broken else "  <-- made here" if sample.number == made else ""
     for place, ((worker, request), words) in enumerate(told):
         standing = _standing(sample, worker, request)
         first = place == 0
@@ -59,7 +95,7 @@ def _rows(sample: Sample, pools: list[str], several: bool, violation: dict[str, 
             _lengths(standing, draft=False),
             _lengths(standing, draft=True),
             *(str(sample.free[pool]) if first else "" for pool in pools),
-            f"{words}  <-- {violation['code']}".lstrip() if broken and first else words,
+            f"{words}{arrow}".lstrip() if first else words,
         ]
 
 

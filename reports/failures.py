@@ -147,6 +147,8 @@ def _scenario(failure: Failure, minimal: Trace) -> tuple[str, str]:
     comments += [
         f"It needs the module {name} of the rule, in the current directory or on sys.path." for name, _ in _own(minimal)
     ]
+    if is_own(minimal.build):
+        comments.append("The suite does not know the rule: as a regression, name the build that took it over instead.")
     summary = shorten(f"{violation.code} on {base_of(minimal.build)}: {violation.message}", _SUMMARY, placeholder="...")
     named = replace(minimal, scenario=summary, seed=0)
     try:

@@ -260,14 +260,18 @@ def show_comparison(out: Console, comparison: Comparison) -> None:
             out.print(Text(f"  {build} missed: {line}", style="red"), soft_wrap=True)
 
 
-def show_rows(out: Console, rows: list[dict[str, Any]], columns: dict[str, str]) -> None:
+def show_rows(
+    out: Console, rows: list[dict[str, Any]], columns: dict[str, str], unbroken: tuple[str, ...] = ()
+) -> None:
     """A catalogue as a table; ``columns`` maps keys to headings, the first of them to the name.
+
+    The name and the cells of ``unbroken`` keys stay on one line.
 
     Where the table has no room for whole words, each row is a paragraph.
     """
     table = Table(header_style="bold")
-    for position, heading in enumerate(columns.values()):
-        table.add_column(heading, no_wrap=position == 0, overflow="fold")
+    for position, (key, heading) in enumerate(columns.items()):
+        table.add_column(heading, no_wrap=position == 0 or key in unbroken, overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(row[key])) for key in columns))
     if Measurement.get(out, out.options.update(max_width=WIDEST), table).minimum <= out.width:

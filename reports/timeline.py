@@ -341,7 +341,7 @@ def _title(figure: Figure, sheet: _Sheet, violation: Violation, build: str, widt
     where += [f"page {violation.page}"] if violation.page >= 0 else []
     where += [f"position {violation.position}"] if violation.position >= 0 else []
     title = f"{violation.code} broke on {build}" + (f": {', '.join(where)}" if where else "")
-    title += noticed(sheet.samples, violation.code)
+    title += noticed(sheet.samples, violation)
     against = f"; expected {violation.expected}, found {violation.found}" if violation.expected else ""
     law = f"  (law: {INVARIANTS[violation.code].sentence})" if violation.code in INVARIANTS else ""
     text = f"{violation.message}{against}{law}"

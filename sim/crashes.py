@@ -10,6 +10,7 @@ from scenarios.user_rules import IMPORTED
 
 CRASH = "CRASH"  # stands where a law's code does: it is none of the model's own
 HANG = "HANG"  # and one for a program that does not end
+ROOMS = ("model", "scenarios", "sim", "property_tests", "gpu_backend", "reports", "kvtwin")
 
 
 class Hang(Exception):
@@ -22,16 +23,16 @@ class Hang(Exception):
 def crashed(error: BaseException, step: int = -1) -> Violation:
     """What stands for ``error`` at ``step``: its type, the function that it came from, and what it says.
 
-    Where it came through a rule of the user's, the innermost line of that is named, too. A program that was ended
-    because it took too long is no crash, but a hang.
+    The innermost line of a rule of the user's is named, too, or where it came through none, that of kvtwin. A program
+    that was ended because it took too long is no crash, but a hang.
     """
     if isinstance(error, Hang):
         return Violation(HANG, str(error), step=step)
     frames = _frames(error)
     where = f" in {frames[-1].tb_frame.f_code.co_name}" if frames else ""
-    own = next((frame for frame in reversed(frames) if _is_own(frame)), None)
-    if own is not None:
-        where += f" ({own.tb_frame.f_globals['__name__']}, line {own.tb_lineno})"
+    named = [frame for frame in frames if _is_own(frame)] or [frame for frame in frames if _is_ours(frame)]
+    if named:
+        where += f" ({named[-1].tb_frame.f_globals['__name__']}, line {named[-1].tb_lineno})"
     return Violation(CRASH, f"{type(error).__name__}{where}: {' '.join(str(error).split())}", step=step)
 
 
@@ -72,6 +73,20 @@ def _is_own(place: TracebackType) -> bool:
     return place.tb_frame.f_globals.get("__name__") in IMPORTED
 
 
+def _is_ours(place: TracebackType) -> bool:
+    return str(place.tb_frame.f_globals.get("__name__")).partition(".")[0] in ROOMS
+
+
 def broken_by(law: str, message: str) -> str:
-    """What tells broken laws apart: the law's code, and for a crash the type of the error and its function, too."""
+    """What tells broken laws apart: the law's code, and for a crash the type of the error and its place, too."""
     return f"{law} {message.partition(':')[0]}" if law == CRASH else law
+
+
+def cause_of(law: str, message: str, kinds: tuple[str, ...]) -> tuple[str, ...]:
+    """What tells failures apart: the broken law and the ``kinds`` of the ops, in order.
+
+    A crash or a hang is one cause at one place, whatever came before it.
+    """
+    if law == HANG:
+        return (law, message)
+    return (broken_by(law, message),) if law == CRASH else (broken_by(law, message), *kinds)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from model.invariants import Violation
 from model.ops import At
 from sim.cacheops import CacheProgram
-from sim.crashes import broken_by
+from sim.crashes import cause_of
 from sim.optrace import Trace
 
 Program = Trace | CacheProgram  # of an engine or of several workers; of the cache layer alone
@@ -40,8 +40,8 @@ class Failure:
 
     @property
     def cause(self) -> tuple[str, ...]:
-        """What tells failures apart: the law (of a crash the error and its function), then the kinds of the ops."""
-        return (broken_by(self.law, self.violation.message), *self.kinds)
+        """What tells it apart from others: the law and the kinds of the ops, or the place of a crash or a hang."""
+        return cause_of(self.law, self.violation.message, self.kinds)
 
 
 def kind_of(op: object) -> str:
@@ -94,7 +94,7 @@ class Cause:
     @property
     def key(self) -> tuple[str, ...]:
         """What tells it apart from others: :attr:`Failure.cause`."""
-        return (broken_by(self.law, self.message), *self.kinds)
+        return cause_of(self.law, self.message, self.kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,8 @@ class Campaigned:
     ``totals`` has no failures: those are ``causes``, the shortest program first, and in ``further`` by law and build
     how many more there were that nobody shrank. ``resumed`` counts the examples of earlier sessions, ``workers`` the
     processes of this one. ``unwritten`` says which file could not be written and why: what came from then on is told
-    here and stands in no ledger, so that the next session runs it again.
+    here and stands in no ledger, so that the next session runs it again. ``ordered_examples`` or ``ordered_seconds`` is
+    the budget of this session, of which ``session_seconds`` went by.
     """
 
     totals: ShardResult = field(default_factory=ShardResult)
@@ -124,6 +125,9 @@ class Campaigned:
     workers: int = 1
     interrupted: bool = False
     unwritten: str = ""
+    ordered_examples: int | None = None
+    ordered_seconds: float | None = None
+    session_seconds: float = 0.0
 
     @property
     def failures(self) -> int:

@@ -90,6 +90,7 @@ def test_the_scenario_of_a_rule_under_test_fails_until_the_rule_is_right(kvtwin:
     told = f"run it in {tmp_path} or with that on PYTHONPATH: the rule's module own_extra_rule"
     assert told in (folder / "repro.txt").read_text().splitlines()
     assert "# It needs the module own_extra_rule of the rule, " in path.read_text()
+    assert "# The suite does not know the rule: as a regression, name the build that took it over" in path.read_text()
     path.write_text(path.read_text().replace("build: unified+claim=own_extra_rule:deep", "build: unified"))
     assert kvtwin("run", path).code == 0
 
@@ -110,6 +111,17 @@ def test_the_story_has_a_line_an_op_and_the_law_on_the_last(tmp_path: Path) -> N
     assert last.endswith(f"{found}; noticed at op {row.split()[0]}")
 
 
+def test_the_story_shows_where_the_step_was_made_that_a_later_op_shows_broken(tmp_path: Path) -> None:
+    failure = failure_of("raw-keys")
+    lines = (failures.write(tmp_path, failure, COMMAND) / "story.txt").read_text().splitlines()
+    shown = next(place for place, line in enumerate(lines) if line.endswith(f"<-- {failure.law}"))
+    ((made, row),) = ((place, line) for place, line in enumerate(lines) if line.endswith("  <-- made here"))
+    assert made < shown
+    op, iteration, kind = row.split()[:3]
+    assert (int(iteration), kind) == (failure.violation.step + 1, "dispatch")
+    assert f"; made at op {op}, noticed at op {lines[shown].split()[0]}" in lines[-1]
+
+
 def test_the_picture_shows_lanes_pages_and_the_broken_law(tmp_path: Path) -> None:
     failure = failure_of("step-before-load")
     svg = failures.write(tmp_path / "one", failure, COMMAND) / "timeline.svg"
@@ -118,7 +130,7 @@ def test_the_picture_shows_lanes_pages_and_the_broken_law(tmp_path: Path) -> Non
     assert {"request 0", "request 1", "request 2", "claims 16", "suspended", "h14", "free in target"} <= set(words)
     (title,) = (word for word in words if word.startswith("FLIGHT broke on fault:step-before-load"))
     last = (svg.parent / "story.txt").read_text().splitlines()[-1]
-    assert "; noticed at " in title
+    assert "noticed at " in title
     assert title.rpartition("; ")[2] == last.rpartition("; ")[2]
     assert not any("T00:" in word or "2026" in word for word in words)
 

@@ -6,11 +6,15 @@ import errno
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +22,7 @@ from model.builds import BUILDS
 from model.invariants import INVARIANTS
 from property_tests.cli.conftest import Command
 from property_tests.fuzz.campaign import ENDING
+from sim.findings import Campaigned, Cause, ShardResult
 
 KVTWIN = [sys.executable, "-m", "kvtwin"]
 SMALL = ("fuzz", "--build", "unified,paired-22", "--examples", "24", "--workers", "1")
@@ -55,11 +60,13 @@ def test_the_document_has_order_rates_laws_features_and_causes(kvtwin: Command) 
 def test_a_broken_law_is_1_and_its_smallest_program_is_kept(kvtwin: Command, tmp_path: Path) -> None:
     answer = kvtwin(*BROKEN, "--out", "found")
     assert answer.code == 1
-    assert "a law broke in" in answer.out and "fault:raw-keys" in answer.out
+    assert "a law broke in" in answer.out and " fault:raw-keys " in answer.out
     document = json.loads((tmp_path / "found/campaign.json").read_text())
     assert document["exit_code"] == 1
     folders = [failure["folder"] for failure in document["failures"]]
     assert folders and len(set(folders)) == len(folders)
+    written = [line for line in answer.out.splitlines() if line.startswith("  written: ")]
+    assert written == [f"  written: found/{folder}" for folder in folders]
     for failure in document["failures"]:
         assert failure["folder"].startswith(f"failures/{failure['law']}")
         kept = tmp_path / "found" / failure["folder"]
@@ -299,9 +306,31 @@ def test_a_killed_worker_and_ctrl_c_lose_nothing(tmp_path: Path, kvtwin: Command
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (130, f"kvtwin: {ENDING}\nkvtwin: interrupted\n")
-    assert "interrupted; no law broke until then" in " ".join(out.split())
+    assert re.search(r"interrupted after \d+\.\d of 50 minutes; no law broke until then", " ".join(out.split()))
     document = json.loads((tmp_path / "kept/campaign.json").read_text())
     assert (document["interrupted"], document["crashes"], document["exit_code"]) == (True, [], 130)
     ran = document["examples"]
     again = ("fuzz", "--build", "unified", "--examples", "8", "--workers", "1", "--out", "kept", "--json")
     assert kvtwin(*again).json()["examples"] == ran + 8
+
+
+@pytest.mark.parametrize(
+    ("ordered", "told"),
+    [
+        ({"ordered_examples": 24}, "interrupted after 16 of 24 examples"),
+        ({"ordered_seconds": 1200.0, "session_seconds": 90.0}, "interrupted after 1.5 of 20 minutes"),
+    ],
+)
+@pytest.mark.parametrize("found", [False, True])
+def test_ctrl_c_is_told_where_a_law_broke_too(
+    capsys: pytest.CaptureFixture[str], ordered: dict[str, Any], told: str, found: bool
+) -> None:
+    campaigns = import_module("reports.campaigns")
+    totals = ShardResult(examples=20, evaluations=Counter(KEY=1), features=Counter(hits=1))
+    causes = [Cause("KEY", ("submit",), "fault:raw-keys", "swarm", 7, "reads what is not its own")] if found else []
+    done = Campaigned(totals, causes, resumed=4, interrupted=True, **ordered)
+    order = {"driver": "swarm", "builds": ["fault:raw-keys"], "profile": "quick", "seed": 0}
+    campaigns.show(order, done, False, None)
+    last = " ".join(capsys.readouterr().out.split())
+    assert last.endswith(f"a law broke in 1, of 1 cause; {told}" if found else f"{told}; no law broke until then")
+    assert campaigns.exit_code(done) == (1 if found else 130)

@@ -124,6 +124,7 @@ class Campaign:
         """Run until the budget is used up or Ctrl-C; the state of the campaign, earlier sessions included."""
         so_far = self.ledger.so_far
         so_far.workers = self.crew.lanes
+        so_far.ordered_examples, so_far.ordered_seconds = self.budget.examples, self.budget.seconds
         at_once = True
         try:
             with Interrupt(lambda: self._note(ENDING)) as interrupt:
@@ -134,6 +135,7 @@ class Campaign:
         except KeyboardInterrupt:
             so_far.interrupted = True  # pressed again: what runs is given up
         finally:
+            so_far.session_seconds = time.monotonic() - self._began
             self.crew.leave(at_once)
         return so_far
 

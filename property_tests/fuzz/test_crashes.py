@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from model.builds import BUILDS
+from model.ops import Dispatch
 from model.rules.claim import Claim, ClaimView, WindowedPair
 from property_tests.fuzz.cache_shrink import shrink as shrink_cache
 from property_tests.fuzz.cache_swarm import play_cache
 from property_tests.fuzz.cache_world import CacheWorld
+from property_tests.fuzz.causes import Causes
 from property_tests.fuzz.choices import Seeded
 from property_tests.fuzz.engine_shards import hunt
 from property_tests.fuzz.generate.mix import mix_for
-from sim.crashes import CRASH
+from sim.crashes import CRASH, HANG
 from sim.findings import Cause, Failure
 from sim.optrace import Trace
 from sim.sampling import samples
-
-FAR = "IndexError in decide: far"
 
 
 class TwoErrors(WindowedPair):
@@ -31,6 +33,9 @@ class TwoErrors(WindowedPair):
         return super().decide(view)
 
 
+LINE = TwoErrors.decide.__code__.co_firstlineno
+PLACE = f"IndexError in decide ({__name__}, line {LINE + 2})"
+FAR = f"{PLACE}: far"
 TWO = replace(BUILDS["unified"], rules=replace(BUILDS["unified"].rules, claim=TwoErrors()), correct=False)
 
 
@@ -56,11 +61,11 @@ def test_a_rule_with_two_errors_shrinks_to_the_one_that_was_found_in_the_cache_l
 
 def test_two_errors_are_two_causes() -> None:
     failure = crash()
-    other = replace(failure, violation=replace(failure.violation, message="KeyError in decide: 'near'"))
-    same = replace(failure, violation=replace(failure.violation, message="IndexError in decide: elsewhere"))
-    assert failure.cause != other.cause
-    assert failure.cause == same.cause
-    assert failure.cause[0] == "CRASH IndexError in decide"
+    other = replace(failure, violation=replace(failure.violation, message=FAR.replace("IndexError", "KeyError")))
+    below = replace(failure, violation=replace(failure.violation, message=FAR.replace("line ", "line 1")))
+    same = replace(failure, violation=replace(failure.violation, message=f"{PLACE}: elsewhere"))
+    assert len({failure.cause, other.cause, below.cause}) == 3
+    assert failure.cause == same.cause == (f"CRASH {PLACE}",)
     kept = Cause(failure.law, failure.kinds, TWO.name, failure.driver, failure.seed, failure.violation.message)
     assert kept.key == failure.cause
 
@@ -71,3 +76,17 @@ def test_a_crash_is_told_alike_where_it_was_found_and_where_it_is_looked_at() ->
     last = list(samples(failure.minimal, TWO))[-1]
     assert last.violations == (failure.violation,)
     assert last.outcome.why == FAR
+
+
+@pytest.mark.parametrize(("law", "causes"), [(CRASH, 1), (HANG, 1), ("KEY", 2)])
+def test_one_place_is_one_cause_whatever_came_before(law: str, causes: int) -> None:
+    """A rule that gives up at one line does so after many programs; a law that breaks is told apart by them."""
+    failure = crash()
+    assert isinstance(failure.minimal, Trace)
+    failure = replace(failure, violation=replace(failure.violation, code=law))
+    longer = replace(failure, minimal=replace(failure.minimal, ops=(*failure.minimal.ops, Dispatch())))
+    found = Causes()
+    for seed, one in enumerate((failure, longer)):
+        found.take(Cause(law, one.kinds, TWO.name, one.driver, seed, one.violation.message))
+    assert len({failure.cause, longer.cause}) == len(found.all()) == causes
+    assert sum(cause.count for cause in found.all()) == 2

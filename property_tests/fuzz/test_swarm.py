@@ -101,7 +101,8 @@ def test_a_crash_of_a_rule_is_a_failure_that_shrinks() -> None:
     found = hunt(crashing, "swarm", 60, focus=("claim",), shrinks=True)
     assert found.failure is not None
     assert found.law == CRASH
-    assert found.failure.violation.message == "RuntimeError in decide: what now?"
+    line = Unfinished.decide.__code__.co_firstlineno + 2
+    assert found.failure.violation.message == f"RuntimeError in decide ({__name__}, line {line}): what now?"
     assert len(found.failure.minimal.ops) < 8
 
 
