@@ -27,7 +27,9 @@ class PoolBook:
         self.holds = array("i", bytes(4 * pool.total))
         self.seen_locks, self.seen_holds, self.seen_state = array("i"), array("i"), b""
         self.nodes: list[Node | None] = []
+        self.cached: list[tuple[int, Node]] = []  # pages that ``nodes`` are behind
         self.slots = array("i")
+        self.all_slots = list(range(pool.total))
         self.entered: list[int] = []  # pages that came under a node in the last look
 
     def add(self, holding: Holding, sign: int) -> None:
@@ -70,27 +72,26 @@ class PoolBook:
             return False
         if self.entered or len(self.nodes) != len(node) or node != self.nodes:
             self.nodes = node[:]
+            self.cached = [(page, behind) for page, behind in enumerate(node) if behind is not None]
         self.seen_state, self.slots = wanted, pool.slot[:]
         self.seen_locks, self.seen_holds = pool.locks[:], pool.holds[:]
         return True
 
     def _listed(self, wanted: bytearray) -> bool:
         """Whether each free page stands once on the free list, and slots and counters agree with the states."""
-        pool = self.pool
-        if len(pool.free_ids) != wanted.count(FREE) or any(wanted[page] for page in pool.free_ids):
+        pool, free = self.pool, self.pool.free_ids
+        if len(free) != wanted.count(FREE) or any(map(wanted.__getitem__, free)):
             return False
-        if len(set(pool.free_ids)) != len(pool.free_ids):
+        if len(set(free)) != len(free):
             return False
         if not pool.host_pages:
             return pool.droppable == wanted.count(DROPPABLE) and pool.demotable == wanted.count(HELD)
-        host, edge = [0, 0, 0, 0], pool.device_pages
-        taken = []
-        for page, state in enumerate(wanted):
-            if state != FREE:
-                slot = pool.slot[page]
-                taken.append(slot)
-                host[state] += slot >= edge
-        if sorted((*taken, *pool.free_slots, *pool.free_host)) != list(range(pool.total)):
+        taken = [slot for slot, state in zip(pool.slot, wanted, strict=True) if state != FREE]
+        edge, host = pool.device_pages, [0, 0, 0, 0]
+        if taken and max(taken) >= edge:
+            for slot, state in zip(pool.slot, wanted, strict=True):
+                host[state] += state != FREE and slot >= edge
+        if sorted([*taken, *pool.free_slots, *pool.free_host]) != self.all_slots:
             return False
         counted = (wanted.count(DROPPABLE) - host[DROPPABLE], wanted.count(HELD) - host[HELD], host[DROPPABLE])
         return host[LOCKED] == 0 and counted == (pool.droppable, pool.demotable, pool.host_droppable)

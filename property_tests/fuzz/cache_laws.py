@@ -6,6 +6,8 @@ the rest stands. The full pass is the judges' own (``model.invariants``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from model.config import PublishPolicy
 from model.engine import Engine
 from model.invariants.base import Docket, Violation
@@ -18,6 +20,7 @@ from model.reader import Reader
 from model.request import Request
 from model.sequence import ACTIVE, SequenceCache
 from model.table import NO_PAGE
+from model.tree import Node
 from property_tests.fuzz.cache_books import Books
 from property_tests.fuzz.cache_memory import CacheMemory
 
@@ -80,7 +83,7 @@ class CacheLaws:
         docket.count("REF")
         sound = books.sound()
         for place, pool in enumerate(memory.pools):
-            self._covered(place, pool)
+            self._covered(place, pool, books.pools[pool.name].cached if sound else None)
         if not sound or self.ops % self.full_every == 0:
             self.everything(sound and len(docket.violations) == known)
 
@@ -110,20 +113,24 @@ class CacheLaws:
         if first is not None and second is not None and first.status is not second.status:
             self.references.check_pairs(self.ops)
 
-    def _covered(self, index: int, pool: PagePool) -> None:
+    def _covered(self, index: int, pool: PagePool, cached: Sequence[tuple[int, Node]] | None = None) -> None:
         """The index promises no more of a page than was published of it.
 
         Of all pages after every op: a promise grows on a node that is known, and a page may be written over by another.
+        ``cached``: the pages that nodes are behind, where the books know them.
         """
         tree, sealed = pool.tree, self.memory.sealed[index]
         assert tree is not None
         self.docket.count("PUB")
         spans, columns, slots = [life.lookahead for life in tree.lifecycles], pool.column, pool.slot
-        for page, node in enumerate(pool.node):
-            if node is None or columns[page] >= len(spans):
+        if cached is None:
+            cached = [(page, node) for page, node in enumerate(pool.node) if node is not None]
+        for page, node in cached:
+            column = columns[page]
+            if column >= len(spans):
                 continue
-            coverage, span = node.coverage[columns[page]], spans[columns[page]]
-            if coverage - span > sealed[slots[page]]:
+            coverage = node.coverage[column]
+            if coverage - spans[column] > sealed[slots[page]]:
                 self._report(
                     "PUB",
                     "a key promises more of a page than was published of it",
