@@ -93,8 +93,9 @@ def _state(so_far: Campaigned, seconds: float) -> list[Text]:
 
 
 def exit_code(done: Campaigned) -> int:
-    """4 if the harness crashed or could not write, 1 if a law broke, 130 after Ctrl-C, 3 if it checked nothing."""
-    if done.crashes or done.unwritten:
+    """4 if the harness crashed, could not write or lost its workers, 1 if a law broke, 130 after Ctrl-C, 3 if nothing
+    was checked."""
+    if done.crashes or done.unwritten or done.lost:
         return 4
     if done.causes:
         return 1
@@ -132,6 +133,7 @@ def document(order: dict[str, Any], done: Campaigned) -> dict[str, Any]:
         "ordered_seconds": done.ordered_seconds,
         "session_seconds": round(done.session_seconds, 3),
         "not_written": done.unwritten or None,
+        "lost": done.lost or None,
         "exit_code": exit_code(done),
     }
 
@@ -159,7 +161,7 @@ def _rate(count: int, seconds: float) -> float:
 def show(order: dict[str, Any], done: Campaigned, json: bool, out: Path | None) -> None:
     """Print the campaign: what it reached, which laws it evaluated, what broke, and how fast it went.
 
-    What could not be written is a line on standard error beside it.
+    What could not be written, and that the workers are gone, is a line on standard error beside it.
     """
     if json:
         sys.stdout.write(dump(document(order, done)))
@@ -168,6 +170,12 @@ def show(order: dict[str, Any], done: Campaigned, json: bool, out: Path | None) 
     if done.unwritten:
         sys.stdout.flush()
         terminal.complain(f"{done.unwritten}; called again, the campaign goes on from what is written")
+    if done.lost:
+        sys.stdout.flush()
+        again = (
+            "called again with the same --out, the campaign goes on" if out is not None else "--out keeps a campaign"
+        )
+        terminal.complain(f"{done.lost}; {again}")
 
 
 def _show(order: dict[str, Any], done: Campaigned, out: Path | None) -> None:
@@ -228,6 +236,13 @@ def _show_causes(screen: Console, done: Campaigned, out: Path | None) -> None:
         terminal.show_lines(screen, "  --out DIR keeps each with its scenario, story and picture.")
 
 
+def _until(done: Campaigned) -> str:
+    """What ended the session before its end, as the rest of a sentence."""
+    if done.unwritten:
+        return " until a file could not be written"
+    return " until the workers were gone" if done.lost else ""
+
+
 def _show_verdict(screen: Console, order: dict[str, Any], done: Campaigned) -> None:
     totals, code = done.totals, exit_code(done)
     driver = order["driver"] if order["driver"] != "machine" else f"machine ({order['machine']})"
@@ -237,13 +252,13 @@ def _show_verdict(screen: Console, order: dict[str, Any], done: Campaigned) -> N
     took = f"{plural(totals.examples, 'example')}{earlier} in {done.seconds:,.1f} s"
     speed = f"{rate}, {plural(done.workers, 'worker')}"
     if done.causes:
-        until = " until a file could not be written" if done.unwritten else ""
+        until = _until(done)
         words = f"a law broke in {done.failures:,}, of {plural(len(done.causes), 'cause')}{until}"
         words += f"; {_interruption(done)}" if done.interrupted else ""
         verdict = Text(words, "bold red")
-    elif done.unwritten and not done.crashes:
+    elif _until(done) and not done.crashes:
         words = "no law broke" if done.checked else "nothing was checked"
-        verdict = Text(f"{words} until a file could not be written", "bold red")
+        verdict = Text(f"{words}{_until(done)}", "bold red")
     elif code == 4:
         verdict = Text("not judged, since kvtwin crashed", "bold red")
     elif code == INTERRUPTED:

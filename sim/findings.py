@@ -113,7 +113,7 @@ class Campaigned:
     how many more there were that nobody shrank. ``resumed`` counts the examples of earlier sessions, ``workers`` the
     processes of this one. ``unwritten`` says which file could not be written and why: what came from then on is told
     here and stands in no ledger, so that the next session runs it again. ``ordered_examples`` or ``ordered_seconds`` is
-    the budget of this session, of which ``session_seconds`` went by.
+    the budget of this session, of which ``session_seconds`` went by. ``lost`` says how its workers went for good.
     """
 
     totals: ShardResult = field(default_factory=ShardResult)
@@ -128,6 +128,7 @@ class Campaigned:
     ordered_examples: int | None = None
     ordered_seconds: float | None = None
     session_seconds: float = 0.0
+    lost: str = ""
 
     @property
     def failures(self) -> int:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from model.builds import BUILDS
 from model.invariants import INVARIANTS
 from property_tests.cli.conftest import Command
 from property_tests.fuzz.campaign import ENDING
+from property_tests.fuzz.order import Order
 from sim.findings import Campaigned, Cause, ShardResult
 
 KVTWIN = [sys.executable, "-m", "kvtwin"]
@@ -334,3 +336,18 @@ def test_ctrl_c_is_told_where_a_law_broke_too(
     last = " ".join(capsys.readouterr().out.split())
     assert last.endswith(f"a law broke in 1, of 1 cause; {told}" if found else f"{told}; no law broke until then")
     assert campaigns.exit_code(done) == (1 if found else 130)
+
+
+@pytest.mark.parametrize("out", [Path("kept"), None])
+def test_workers_that_are_gone_are_one_line_and_what_was_judged_until_then_is_told(
+    capsys: pytest.CaptureFixture[str], out: Path | None
+) -> None:
+    judged = ShardResult(128, 900, evaluations=Counter(KEY=7), features=Counter(joint_claims=3))
+    done = Campaigned(judged, lost="the cluster at tcp://host:8786 is gone")
+    campaigns = import_module("reports.campaigns")
+    campaigns.show(asdict(Order(("unified",))), done, False, out)
+    told = capsys.readouterr()
+    assert "128 examples" in told.out and "no law broke until the workers were gone" in " ".join(told.out.split())
+    again = "called again with the same --out, the campaign goes on" if out else "--out keeps a campaign"
+    assert told.err == f"kvtwin: the cluster at tcp://host:8786 is gone; {again}\n"
+    assert campaigns.exit_code(done) == 4

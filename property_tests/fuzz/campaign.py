@@ -159,8 +159,9 @@ class Campaign:
 
     @property
     def _over(self) -> bool:
-        """Whether going on is of no use: shards crash, or what they bring cannot be written."""
-        return self._crashes >= CRASHES_BORNE or bool(self.ledger.so_far.unwritten)
+        """Whether going on is of no use: shards crash, what they bring cannot be written, or nobody runs them."""
+        so_far = self.ledger.so_far
+        return self._crashes >= CRASHES_BORNE or bool(so_far.unwritten or so_far.lost)
 
     def _next(self) -> Shard | None:
         if self._again:
@@ -182,7 +183,8 @@ class Campaign:
         try:
             future = self.crew.executor.submit(work, *arguments)
         except BrokenExecutor:  # a process died while none of its shards was waited for
-            self.crew.renew()
+            if not self._renewed():
+                return
             future = self.crew.executor.submit(work, *arguments)
         self._running[future] = shard
 
@@ -232,8 +234,7 @@ class Campaign:
             self._deserted_since = now
             self._note(f"all workers are gone; waiting {WORKERS_S:g} s for one")
         elif now - self._deserted_since > WORKERS_S:
-            what = f"no worker was there for {WORKERS_S:g} s"
-            self._crash(Crash(min(shard.begin for shard in self._running.values()), what), CRASHES_BORNE)
+            self.ledger.so_far.lost = f"no worker was there for {WORKERS_S:g} s"
         return True
 
     def _replace_executor(self, broken: list[Shard]) -> None:
@@ -246,17 +247,20 @@ class Campaign:
                     self._take(shard, future.result())
                 else:
                     broken.append(shard)
-        try:
-            self.crew.renew()
-        except OSError as error:
-            self._crash(Crash(min(shard.begin for shard in broken), str(error)), CRASHES_BORNE)
-            return
-        if self._dropping:
+        if not self._renewed() or self._dropping:
             return
         if len(broken) == 1:
             self._struck(broken[0], RuntimeError("the process that ran it died"), alone=True)
         else:
             self._suspects.extend(sorted(broken, key=lambda shard: shard.begin))
+
+    def _renewed(self) -> bool:
+        """Whether there is an executor again; the session ends where there is none to be had."""
+        try:
+            self.crew.renew()
+        except OSError as error:
+            self.ledger.so_far.lost = str(error)
+        return not self.ledger.so_far.lost
 
     def _take(self, shard: Shard, result: ShardResult) -> None:
         count = shard.end - shard.begin

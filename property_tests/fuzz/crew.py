@@ -13,6 +13,8 @@ from threading import current_thread, main_thread
 from types import TracebackType
 from typing import Any, Protocol
 
+from sim.orphans import end_with_parent
+
 
 class Crew(Protocol):
     """An executor and how many calls it runs at a time."""
@@ -142,6 +144,7 @@ def _begin(flag: Any) -> None:
     global _flag
     _flag = flag
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
     sys.stdout = sys.stderr
 
 

@@ -12,6 +12,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from model.invariants import Violation
+from sim.orphans import end_with_parent
 from sim.regression import scenario_yaml
 from sim.rulespec import find
 from sim.sweep.case import Case, run_case
@@ -146,7 +147,7 @@ class _Crew:
         self._waiting: deque[Future[Tally]] = deque()
         if workers > 1:
             signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a worker that died is a broken pool, not our end
-            self._pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_leave_interrupts)
+            self._pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin)
 
     def __enter__(self) -> _Crew:
         return self
@@ -173,9 +174,10 @@ class _Crew:
             yield from (future.result() for future in self._waiting if not future.cancelled())
 
 
-def _leave_interrupts() -> None:
-    """Ctrl-C is for the process that gathers the results."""
+def _begin() -> None:
+    """A process begins: Ctrl-C is for the one that gathers the results, and without that one there is nothing to do."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
 
 
 def run_slice(part: Slice) -> Tally:
