@@ -363,6 +363,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from reports import endings
     from reports.terminal import complain
     from scenarios.errors import InputError
+    from sim.crashes import ENDS
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -383,7 +384,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
-    except (Exception, SystemExit) as error:  # a rule may call sys.exit, which must not end well
+    except ENDS as error:  # a rule may call sys.exit, which must not end well
         endings.crashed(error)
         return CRASHED
     if code == INTERRUPTED:

@@ -13,11 +13,17 @@ HANG = "HANG"  # and one for a program that does not end
 ROOMS = ("model", "scenarios", "sim", "property_tests", "gpu_backend", "reports", "kvtwin")
 
 
-class Hang(Exception):
-    """A program took too long, where somebody limits that; the message says where it was."""
+class Hang(BaseException):
+    """A program took too long, where somebody limits that; the message says where it was.
+
+    No ``Exception``: it comes at any place, and neither a rule nor hypothesis may take it for an error of its own.
+    """
 
     def __reduce__(self) -> tuple[type[Hang], tuple[str]]:
         return (Hang, (str(self),))
+
+
+ENDS = (Exception, SystemExit, Hang)  # what ends a program before its end: a rule may call sys.exit, too
 
 
 def crashed(error: BaseException, step: int = -1) -> Violation:

@@ -54,6 +54,7 @@ class ShardResult:
     """Sums over the examples of one shard; two shards merge in any order.
 
     ``steps`` counts ops applied, ``skips`` those that were illegal, ``seconds`` the processor time of the shard.
+    ``hung`` tells of the example behind these ones where it did not end and left no program; no other came behind it.
     """
 
     examples: int = 0
@@ -63,6 +64,7 @@ class ShardResult:
     evaluations: Counter[str] = field(default_factory=Counter)
     features: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
+    hung: str = ""
 
     def add(self, other: ShardResult) -> None:
         """Take in the sums of another shard."""

@@ -9,7 +9,7 @@ from model.ops import World
 from scenarios.expect import Expectation
 from scenarios.schema import Scenario
 from scenarios.user_rules import is_own
-from sim.crashes import CRASH, crashed
+from sim.crashes import ENDS, Hang, crashed
 from sim.result import RunResult
 from sim.ticket import RequestTiming
 
@@ -31,12 +31,13 @@ class Course:
     crashed: bool = False
 
 
-def note_crash(world: World | Cluster, course: Course, error: Exception | SystemExit) -> None:
+def note_crash(world: World | Cluster, course: Course, error: Exception | SystemExit | Hang) -> None:
     """Tell of an ``error`` as a broken law, CRASH, where rules of the user's are under test; raise it where none are.
 
-    The run ends with it. Such a rule may have raised it, or have answered what the model cannot take.
+    The run ends with it. Such a rule may have raised it, or have answered what the model cannot take. Of a run that
+    took too long the law is HANG, whosever rules it has.
     """
-    if not is_own(world.build.name):
+    if not (is_own(world.build.name) or isinstance(error, Hang)):
         raise error
     world.violations.append(crashed(error, world.workers[0].engine.iteration))
     course.crashed = True
@@ -54,11 +55,11 @@ def gather(world: World | Cluster, name: str, seed: int, course: Course, expecte
     if not (course.interrupted or course.crashed):
         try:
             world.drain()
-        except (Exception, SystemExit) as error:
+        except ENDS as error:
             note_crash(world, course, error)
     if course.crashed:
         decisions = memory = "not computed (crashed)"
-        missed = [f"{CRASH}: expected the run to come to its end"]
+        missed = [f"{world.violations[-1].code}: expected the run to come to its end"]
     elif not course.interrupted:
         decisions, memory = world.decision_digest(), world.memory_digest()
         codes = {violation.code for violation in world.violations}

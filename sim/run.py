@@ -18,6 +18,7 @@ from scenarios.workload import Workload
 from sim.acceptance import Acceptance
 from sim.clients import Clients
 from sim.cost import CostProfile
+from sim.crashes import ENDS
 from sim.disturbances import Disturbances
 from sim.feasible import refuse_impossible
 from sim.gathering import MEASURED, RECORDED, Course, finish, note_crash
@@ -134,7 +135,7 @@ def _serve(
         course.interrupted = True
         course.duration_ns = int(env.now)
         course.device_busy_ns = server.busy_ns()
-    except (Exception, SystemExit) as error:
+    except ENDS as error:
         note_crash(world, course, error)
         course.duration_ns = int(env.now)
     else:
@@ -177,7 +178,7 @@ def apply_ops(
                 progress(place + 1, len(ops))
     except KeyboardInterrupt:
         course.interrupted = True
-    except (Exception, SystemExit) as error:
+    except ENDS as error:
         note_crash(world, course, error)
     if skipped:
         count = "1 op was" if len(skipped) == 1 else f"{len(skipped)} ops were"

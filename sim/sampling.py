@@ -12,7 +12,7 @@ from model.invariants import Violation
 from model.ops import At, Op, Outcome, World
 from model.request import WAITING, Request
 from model.sequence import ACTIVE
-from sim.crashes import crashed, traceback_of
+from sim.crashes import ENDS, crashed, traceback_of
 from sim.optrace import Trace
 
 
@@ -166,7 +166,7 @@ def samples(trace: Trace, build: Build, check: str = "exhaustive") -> Iterator[S
     """
     try:
         world = _open(trace, build, check)
-    except (Exception, SystemExit) as error:
+    except ENDS as error:
         yield _crashed(None, 0, trace.ops[0] if trace.ops else None, error, ())
         return
     eyes = [_Eye(worker, place) for place, worker in enumerate(world.workers)]
@@ -180,7 +180,7 @@ def samples(trace: Trace, build: Build, check: str = "exhaustive") -> Iterator[S
             else:
                 outcome = world.apply(op)
             last = _look(number, op, outcome, world, eyes, known)
-        except (Exception, SystemExit) as error:
+        except ENDS as error:
             yield _crashed(last, number, op, error, tuple(world.violations[known:]))
             return
         yield last

@@ -11,9 +11,11 @@ from model.faults import FAULTS
 from property_tests.fuzz import shards
 from property_tests.fuzz.crew import Crew
 from property_tests.fuzz.order import DRIVERS
+from property_tests.fuzz.patience import calm
 from property_tests.fuzz.shrink import disturbances_of, requests_of
 from scenarios.errors import InputError, quote
 from scenarios.names import unknown_name
+from sim.crashes import Hang
 from sim.findings import Hunted
 from sim.optrace import Trace
 
@@ -50,7 +52,10 @@ def tasks(names: Sequence[str], drivers: Sequence[str], budget: int, seed: int) 
 def hunt(task: Task) -> Hunted:
     """Give one fault to one driver."""
     fault = FAULTS[task.fault]
-    found = shards.hunt(fault.build, task.driver, task.budget, task.seed)
+    try:
+        found = shards.hunt(fault.build, task.driver, task.budget, task.seed)
+    finally:
+        calm()
     row = Hunted(task.fault, task.driver, task.budget, found.examples, found.seconds, found.law, fault.fires)
     minimal = found.failure.minimal if found.failure is not None else None
     if not isinstance(minimal, Trace):
@@ -135,7 +140,7 @@ class Drill:
                 again.append(replace(task, strikes=task.strikes + 1))
                 return
             row = _crashed(task, LOST.format(self._most) if task is self._lost else "the process that ran it died")
-        except Exception as error:
+        except (Exception, Hang) as error:
             row = _crashed(task, " ".join(f"{type(error).__name__}: {error}".split()))
         self._rows[task.fault, task.driver] = row
         self._tell(len(self._rows), len(self._wanted))

@@ -13,7 +13,7 @@ from property_tests.fuzz.ddmin import ddmin
 from property_tests.fuzz.patience import patience
 from property_tests.fuzz.sound import sound_base
 from sim.cacheops import CacheOp, Chunk, Commit, Create, Evict, Offload
-from sim.crashes import HANG, broken_by
+from sim.crashes import HANG, Hang, broken_by
 
 WHOLE = 1 << 16  # tokens of a chunk that takes all that is left
 BUDGET = 3000  # runs of one shrink
@@ -32,8 +32,12 @@ class Shrinker:
         if self.left <= 0:
             return False
         self.left -= 1
-        with patience():
-            violation = CacheWorld(self.config, self.build).run(ops)
+        try:
+            with patience():
+                violation = CacheWorld(self.config, self.build).run(ops)
+        except Hang:  # before the first op
+            self.left = 0
+            return False
         if violation is not None and violation.code == HANG:
             self.left = 0  # others would hang as well
         return violation is not None and self._alike(violation) and self._silent_below(ops)

@@ -36,6 +36,7 @@ from sim.cacheops import (
     Row,
     Suspend,
 )
+from sim.crashes import Hang
 
 NEEDED = (Create, Claim, Chunk, Commit)
 OTHERS = (Row, Revert, Resume, Suspend, Close, Evict, Offload, Load)
@@ -151,7 +152,10 @@ _FITS: dict[type[CacheOp], Callable[[Entry], bool]] = {
 def play_cache(choices: Choices, build: Build, mix: Mix = MIX, check: str = "touched") -> CacheWorld:
     """Generate one program and run it on ``build``, up to the first broken law."""
     world = CacheWorld(cache_config(choices, mix), build, check)
-    CacheSwarm(world, choices, mix).run(choices.pick(LENGTHS))
+    try:
+        CacheSwarm(world, choices, mix).run(choices.pick(LENGTHS))
+    except Hang as hang:  # between two ops
+        world.end(hang)
     return world
 
 

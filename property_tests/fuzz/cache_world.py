@@ -37,7 +37,7 @@ from sim.cacheops import (
     Row,
     Suspend,
 )
-from sim.crashes import crashed
+from sim.crashes import ENDS, Hang, crashed
 
 
 class CacheWorld:
@@ -87,18 +87,26 @@ class CacheWorld:
             return act()
         except Disagreement:
             raise
-        except (Exception, SystemExit) as error:
-            self.crashed = True
-            self.docket.report(crashed(error, len(self.ops)))
+        except ENDS as error:
+            self.end(error)
             return ""
+
+    def end(self, error: BaseException) -> None:
+        """Tell of ``error`` as a broken law; nothing more is carried out."""
+        self.crashed = True
+        self.docket.report(crashed(error, len(self.ops)))
 
     def run(self, ops: Iterable[CacheOp]) -> Violation | None:
         """Apply ``ops`` until a law breaks, then drain; the first violation, if there is one."""
-        for op in ops:
-            self.apply(op)
-            if self.docket.violations:
-                return self.docket.violations[0]
-        self.drain()
+        try:
+            for op in ops:
+                self.apply(op)
+                if self.docket.violations:
+                    break
+            else:
+                self.drain()
+        except Hang as hang:  # between two ops
+            self.end(hang)
         return self.docket.violations[0] if self.docket.violations else None
 
     def drain(self) -> None:

@@ -16,6 +16,7 @@ from property_tests.fuzz import digest
 from property_tests.fuzz.crew import Crew, Interrupt, dropped
 from property_tests.fuzz.ledger import Ledger
 from property_tests.fuzz.order import Order
+from property_tests.fuzz.patience import calm
 from scenarios.errors import InputError
 from sim.crashes import Hang
 from sim.findings import Campaigned, Cause, Crash, Failure, ShardResult
@@ -80,7 +81,10 @@ def work(
         return ShardResult()
     now = time.monotonic() if since is None else since
     deadline = None if seconds is None else now + seconds
-    return run(order, shard.begin, shard.end - shard.begin, deadline)
+    try:
+        return run(order, shard.begin, shard.end - shard.begin, deadline)
+    finally:
+        calm()
 
 
 class Campaign:
@@ -216,7 +220,7 @@ class Campaign:
                     broken.append(shard)  # the cluster gave it up
             except BrokenExecutor:
                 broken.append(shard)
-            except Exception as error:
+            except (Exception, Hang) as error:
                 self._struck(shard, error)
             else:
                 self._take(shard, result)
@@ -270,6 +274,9 @@ class Campaign:
             causes = self._causes(result.failures)
             self.ledger.add(shard.begin, shard.begin + ran, result, causes, time.monotonic() - self._began)
             self._tidy(before - self.ledger.causes.folders())
+        if result.hung and ran < count:  # it would take as long again
+            self._crash(Crash(shard.begin + ran, result.hung), 1)
+            ran += 1
         if ran == count and result.seconds > 0.0:
             rate = count / result.seconds
             self._size = max(1, min(LARGEST_SHARD, round(rate * SHARD_S), 2 * max(count, self._size)))
@@ -305,15 +312,10 @@ class Campaign:
         except OSError as error:
             self.ledger.stuck(error)
 
-    def _struck(self, shard: Shard, error: Exception, *, alone: bool = False) -> None:
+    def _struck(self, shard: Shard, error: BaseException, *, alone: bool = False) -> None:
         """A shard crashed the harness: once may be an accident, twice is looked into, down to one example."""
         if isinstance(error, OtherCode):
             self._crash(Crash(shard.begin, str(error)), CRASHES_BORNE)
-            return
-        if isinstance(error, Hang):  # it would take as long again
-            self._crash(Crash(shard.begin, str(error)), 1)
-            if shard.end > shard.begin + 1:
-                self._again.append(replace(shard, begin=shard.begin + 1))
             return
         if self._crashes >= CRASHES_BORNE:
             return

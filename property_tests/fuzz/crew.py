@@ -13,6 +13,7 @@ from threading import current_thread, main_thread
 from types import TracebackType
 from typing import Any, Protocol
 
+from sim.crashes import Hang
 from sim.orphans import end_with_parent
 
 
@@ -65,7 +66,7 @@ class Inline(Executor):
         try:
             with redirect_stdout(sys.stderr):  # what a rule prints is none of the results
                 future.set_result(fn(*args, **kwargs))
-        except Exception as error:
+        except (Exception, Hang) as error:
             future.set_exception(error)
         return future
 

@@ -17,7 +17,7 @@ from property_tests.fuzz.order import SHRUNK, Order
 from property_tests.fuzz.patience import patience
 from property_tests.fuzz.shrink import shrink
 from property_tests.fuzz.swarm import Example, play
-from sim.crashes import HANG
+from sim.crashes import HANG, Hang
 from sim.findings import Failure, ShardResult
 from sim.optrace import Trace
 from sim.rulespec import find
@@ -52,7 +52,11 @@ def run_shard(order: Order, first: int, count: int, deadline: float | None = Non
         if deadline is not None and time.monotonic() >= deadline:
             break
         text = order.builds[number % len(order.builds)]
-        example = play_in_time(choices, _build(text), mix, consults(order, number))
+        try:
+            example = play_in_time(choices, _build(text), mix, consults(order, number))
+        except Hang as hang:  # before its first op
+            result.hung = str(hang)
+            break
         result.examples += 1
         result.steps += example.steps
         result.skips += example.skips

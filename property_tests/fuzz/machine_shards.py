@@ -28,7 +28,7 @@ from property_tests.fuzz.order import SHRUNK, Order
 from property_tests.fuzz.patience import patience
 from property_tests.fuzz.shrink import shrink
 from sim.cacheops import CacheProgram
-from sim.crashes import HANG
+from sim.crashes import HANG, Hang
 from sim.findings import Failure, Program, ShardResult
 from sim.rulespec import find
 
@@ -63,8 +63,12 @@ def _swarm(order: Order, first: int, count: int, deadline: float | None, result:
         if deadline is not None and time.monotonic() >= deadline:
             return
         text, seed = order.builds[number % len(order.builds)], seed_of(order.seed, number)
-        with patience():
-            world = play_cache(Seeded(seed), _build(text), mix)
+        try:
+            with patience():
+                world = play_cache(Seeded(seed), _build(text), mix)
+        except Hang as hang:  # before its first op
+            result.hung = str(hang)
+            return
         result.examples += 1
         result.steps += world.steps
         result.skips += world.skips
@@ -86,22 +90,31 @@ def _machine(order: Order, first: int, count: int, deadline: float | None, resul
     database, steps = open_database(order.database), LONGER[order.profile] * RULES[order.machine]
     if database is not None and first < BLOCK * len(order.builds):  # once for each build
         machine = machine_on(kind, _build(text), text, mix, seed_of(order.seed, first))
-        broken = run_machine(machine, 0, SAVED, steps=steps, database=database, saved=True)
+        try:
+            broken = run_machine(machine, 0, SAVED, steps=steps, database=database, saved=True)
+        except Hang:  # before there was a program: an example of its own tells of it
+            broken = None
         if broken is not None:
             _add(result, laws, order.driver, broken.program, broken.violation)
     while result.examples < count and (deadline is None or time.monotonic() < deadline):
         number = seed_of(order.seed, first + result.examples)
         machine = machine_on(kind, _build(text), text, mix, number)
         left = count - result.examples
-        broken = run_machine(machine, number, left, steps=steps, database=database)
-        tally = machine.tally
-        result.examples += left if broken is None else min(left, max(1, tally.examples))
+        broken, tally = None, machine.tally
+        try:
+            broken = run_machine(machine, number, left, steps=steps, database=database)
+        except Hang as hang:  # before there was a program
+            result.hung = str(hang)
+        ended = min(left - 1, tally.examples) if result.hung else left
+        result.examples += ended if broken is None else min(left, max(1, tally.examples))
         result.steps += tally.steps
         result.skips += tally.skips
         result.evaluations.update(tally.evaluations)
         result.features.update(tally.features)
         if broken is not None:
             _add(result, laws, order.driver, broken.program, broken.violation)
+        if result.hung:
+            return
 
 
 def _add(

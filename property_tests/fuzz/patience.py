@@ -6,56 +6,84 @@ import ctypes
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 from sim.crashes import Hang
 
 EXAMPLE_S = 30.0  # of wall time that an example may take; the longest ones take a second
 AGAIN_S = 1.0  # after which it is interrupted again, where what it runs went on
+TIMES = 20  # that it is interrupted at most
 
 
-@contextmanager
-def patience(seconds: float | None = None) -> Iterator[None]:
+class patience:
     """Raise :class:`Hang` in the body after so many seconds of wall time, by default those of an example.
 
     The main thread of a process is interrupted wherever it is; another one, as a worker of a cluster has it, between
-    two steps of Python code, so that a call that sleeps comes to its end first. One limit at a time is kept.
+    two steps of Python code, so that a call that sleeps comes to its end first. One limit of a thread is kept at a
+    time: another one ends it.
     """
-    limit = EXAMPLE_S if seconds is None else seconds
-    if threading.current_thread() is not threading.main_thread():
-        with _watched(limit):
-            yield
-        return
 
-    def stop(_: int, frame: FrameType | None) -> None:
-        raise Hang(_words(limit, frame))
+    def __init__(self, seconds: float | None = None) -> None:
+        self._seconds = EXAMPLE_S if seconds is None else seconds
 
-    usual = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, limit, AGAIN_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, usual)
+    def __enter__(self) -> None:
+        calm()
+        kind = _Alarm if threading.current_thread() is threading.main_thread() else _Watcher
+        try:
+            _KEPT[threading.get_ident()] = kept = kind(self._seconds)
+            kept.start()
+        except BaseException:
+            calm()
+            raise
+
+    def __exit__(self, *raised: object) -> None:
+        calm()
 
 
-@contextmanager
-def _watched(limit: float) -> Iterator[None]:
-    """The limit for a thread that no signal reaches: another thread looks at the clock."""
-    watcher = _Watcher(limit)
-    watcher.start()
-    try:
-        yield
-    finally:
-        while not watcher.over:
-            with suppress(Hang):  # one that comes just now is too late
-                watcher.end()
+def calm() -> None:
+    """End the limit of this thread, if there is one. A Hang that comes just now is too late.
+
+    One that comes before this has begun leaves the limit to the next call: of the next example, or behind its shard.
+    """
+    while True:
+        try:
+            kept = _KEPT.get(threading.get_ident())
+            if kept is not None:
+                kept.end()
+            return
+        except Hang:
+            pass
+
+
+class _Alarm:
+    """A limit of the main thread: a signal raises :class:`Hang` in it."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit, self._thread, self._times = limit, threading.get_ident(), 0
+        self._usual: Any = signal.SIG_DFL
+
+    def start(self) -> None:
+        """Look at the clock from now on."""
+        self._usual = signal.signal(signal.SIGALRM, self._stop)
+        signal.setitimer(signal.ITIMER_REAL, self._limit, AGAIN_S)
+
+    def end(self) -> None:
+        """Raise nothing any more."""
+        if _KEPT.get(self._thread) is self:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, self._usual)
+            del _KEPT[self._thread]
+
+    def _stop(self, _: int, frame: FrameType | None) -> None:
+        self._times += 1
+        if self._times >= TIMES:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+        raise Hang(_words(self._limit, frame))
 
 
 class _Watcher(threading.Thread):
-    """Raises :class:`Hang` in the thread that made it, once ``limit`` seconds have passed and each second from then on.
+    """A limit of a thread that no signal reaches: this one looks at the clock and raises :class:`Hang` in it.
 
     What the interpreter raises in another thread is a class, so the message goes into one of its own.
     """
@@ -63,30 +91,41 @@ class _Watcher(threading.Thread):
     def __init__(self, limit: float) -> None:
         super().__init__(name="patience", daemon=True)
         self.over = False
-        self._limit, self._thread = limit, threading.get_ident()
-        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._limit, self._watched = limit, threading.get_ident()
+        self._lock, self._going_on = threading.Lock(), threading.Lock()  # an Event is none to be interrupted in
+        self._going_on.acquire()
 
     def end(self) -> None:
         """Raise nothing any more."""
-        self._ended.set()
+        if self._going_on.locked():
+            self._going_on.release()
         with self._lock:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), None)  # one on its way
+            if not self.over:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._watched), None)  # one on its way
             self.over = True
+        if _KEPT.get(self._watched) is self:
+            del _KEPT[self._watched]
 
     def run(self) -> None:
         """Wait, then interrupt."""
         seconds = self._limit
-        while not self._ended.wait(seconds):
+        for _ in range(TIMES):
+            if self._going_on.acquire(timeout=seconds):
+                return
             seconds = AGAIN_S
-            words = _words(self._limit, sys._current_frames().get(self._thread))
+            words = _words(self._limit, sys._current_frames().get(self._watched))
 
             class Late(Hang):
                 def __init__(self, *told: object, words: str = words) -> None:
                     super().__init__(*(told or (words,)))
 
             with self._lock:
-                if not self.over:
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(Late))
+                if self.over:
+                    return
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._watched), ctypes.py_object(Late))
+
+
+_KEPT: dict[int, _Alarm | _Watcher] = {}  # limits by the thread that has them
 
 
 def _words(limit: float, frame: FrameType | None) -> str:
@@ -96,10 +135,11 @@ def _words(limit: float, frame: FrameType | None) -> str:
 def _place(frame: FrameType | None) -> str:
     """Where ``frame`` is: in the rule that the model called, if it is in one of the user's, else in the function."""
     last = frame
-    while frame is not None and frame.f_back is not None:
-        if _room(frame) != "model" and _room(frame.f_back) == "model":
+    while frame is not None:
+        below = frame.f_back  # once: a frame of another thread may come to its end meanwhile
+        if below is not None and _room(frame) != "model" and _room(below) == "model":
             return _name(frame)
-        frame = frame.f_back
+        frame = below
     return _name(last) if last is not None else "no function"
 
 

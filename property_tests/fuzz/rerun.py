@@ -14,6 +14,7 @@ from model.invariants import Violation
 from model.ops import At, Dispatch, Land, Lose, Op, Outcome, Settle, World
 from property_tests.fuzz.finish import PATIENCE, Feed, digests, finish, land_all
 from property_tests.fuzz.swarm import STIRRING, consulted, first_violation
+from sim.crashes import ENDS
 from sim.optrace import Trace
 
 
@@ -66,7 +67,7 @@ def rerun(trace: Trace, build: Build, patience: int = PATIENCE, *, consult: bool
             feed(fitted(world, op, feed))
         if not world.violations:
             finish(world, feed, patience)
-    except (Exception, SystemExit) as error:  # a rule may call sys.exit
+    except ENDS as error:
         crash = error
         kept.append(last)
     return Rerun(first_violation(world, crash, oracle), tuple(kept), world)

@@ -21,7 +21,7 @@ from property_tests.fuzz.patience import patience
 from property_tests.fuzz.rerun import Rerun, rerun
 from property_tests.fuzz.simpler import Change, inner, plainer_worlds, renumbered, simpler_ops, without_request
 from property_tests.fuzz.sound import sound_base
-from sim.crashes import HANG, broken_by
+from sim.crashes import HANG, Hang, broken_by
 from sim.optrace import Trace
 
 RUNS = 1500  # of candidates
@@ -58,8 +58,11 @@ def shrink(trace: Trace, build: Build, runs: int = RUNS, *, consult: bool = Fals
 
     With ``consult`` the oracle is heard of each candidate, as it was of ``trace``.
     """
-    with patience():
-        first = rerun(trace, build, consult=consult)
+    try:
+        with patience():
+            first = rerun(trace, build, consult=consult)
+    except Hang:  # before the first op
+        return None
     if first.violation is None or first.violation.code == HANG:
         return None
     shrinker = Shrinker(first.trace(trace), build, first.violation, runs, consult)
@@ -171,6 +174,9 @@ class Shrinker:
             with patience():
                 result = rerun(trace, build, consult=self.consult)
         except (ValueError, KeyError):
+            return None
+        except Hang:  # before the first op
+            self.runs = self.most
             return None
         if result.violation is not None and result.violation.code == HANG:
             self.runs = self.most  # others would hang as well

@@ -41,7 +41,7 @@ from property_tests.fuzz.generate.mix import Mix
 from property_tests.fuzz.generate.setup import Setup, setup
 from property_tests.fuzz.generate.workload import OUTPUT_STREAMS
 from property_tests.fuzz.oracle_feed import ORACLE, OracleFeed
-from sim.crashes import crashed
+from sim.crashes import ENDS, crashed
 from sim.optrace import Trace
 
 STIRRING = (Dispatch, Fail, Send, Warmup)  # change something even where they do nothing in the end
@@ -341,7 +341,7 @@ def play(choices: Choices, build: Build, mix: Mix, check: str = "exhaustive", *,
     crash = None
     try:
         driver.run()
-    except (Exception, SystemExit) as error:  # a rule may call sys.exit
+    except ENDS as error:
         crash = error
         driver.ops.append(driver.last)
     features.of_program(world, driver.ops, driver.seen)

@@ -8,6 +8,7 @@ Codes are bytes because whole numbers of hypothesis are small ones more often th
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -25,7 +26,7 @@ from model.invariants import Violation
 from property_tests.fuzz.choices import Choices
 from property_tests.fuzz.generate.mix import Mix
 from property_tests.fuzz.patience import patience
-from sim.crashes import HANG
+from sim.crashes import HANG, Hang, crashed
 from sim.findings import Program
 
 SURROUNDINGS = 160  # bytes that decide engine, pools and requests to come
@@ -80,7 +81,7 @@ class Tally:
 
 
 class Stopped(BaseException):
-    """An example that does not end. No ``Exception``: hypothesis would play it once more."""
+    """An example that does not end, as :class:`Hang`: hypothesis would play an ``Exception`` once more."""
 
     def __init__(self, broken: Broken) -> None:
         super().__init__(str(broken))
@@ -95,20 +96,50 @@ class Machine(RuleBasedStateMachine):
     mix: ClassVar[Mix] = Mix()
     number: ClassVar[int] = 0  # seed of the run, for the programs that it leaves: it repeats the run, not one of them
     tally: ClassVar[Tally] = Tally()
+    last: ClassVar[Machine | None] = None  # that was made of this class
 
     def __init__(self) -> None:
         super().__init__()
         self.sums = Tally() if self.tally.failed else self.tally  # hypothesis plays a failing example once more
+        self.over = False  # a law broke, or the example took too long: nothing more is done in it
+        self.counted = False
+        type(self).last = self
         self._limit = ExitStack()  # on the time of one example
         self._limit.enter_context(patience())
+
+    def program(self) -> Program | None:
+        """What was applied so far, if it is known what it runs on."""
 
     def ended(self) -> None:
         """The example is over, whether or not it went well."""
 
+    def count(self) -> None:
+        """This is one of the examples."""
+        if not self.counted:
+            self.counted = True
+            self.sums.examples += 1
+
     def teardown(self) -> None:
         """What hypothesis calls at the end of an example."""
+        if isinstance(sys.exception(), Hang):
+            self.leave()
         with self._limit:
             self.ended()
+
+    def leave(self) -> None:
+        """The example took too long: there is no limit on it any more, and it does nothing more."""
+        self.over = True
+        self._limit.close()
+
+    def hung(self, hang: Hang) -> Broken:
+        """The ``hang`` that came outside the model as the law that the program so far broke; raises it without one."""
+        self.leave()
+        with patience():
+            program = self.program()
+        if program is None:
+            raise Hang(str(hang))
+        self.count()
+        return Broken(crashed(hang), program)
 
     def fail(self, violation: Violation, program: Program) -> None:
         """End the example with the broken law."""
@@ -142,7 +173,8 @@ def run_machine(
     """Run ``examples`` of a machine from the seed ``number``; the broken law, shrunk by hypothesis if ``shrinks``.
 
     A database keeps what fails. With ``saved`` its examples are played and nothing is generated: played before
-    generation they would be varied over and over, at the expense of new ones. Any other exception is raised as it came.
+    generation they would be varied over and over, at the expense of new ones. Any other exception is raised as it came,
+    and so is a :class:`Hang` of an example that has no program yet.
     """
     phases = [Phase.reuse if saved else Phase.generate]
     if shrinks:
@@ -167,6 +199,10 @@ def run_machine(
         return broken
     except Stopped as stopped:
         return stopped.broken
+    except Hang as hang:
+        if kind.last is None:
+            raise
+        return kind.last.hung(hang)
     except SkipTest:  # the database had nothing to play
         assert saved
     return None

@@ -33,26 +33,30 @@ class CacheMachine(Machine):
     takes the next step of somebody's life.
     """
 
-    world: CacheWorld
+    world: CacheWorld | None = None
 
     @initialize(start=STARTS)
     def open(self, start: bytes) -> None:
         """An engine's managers with pools of a few pages, and two requests."""
         choices = Bytes(start)
-        self.world = CacheWorld(cache_config(choices, self.mix), self.build, "full")
-        self.swarm = CacheSwarm(self.world, choices, self.mix)
+        self.world = world = CacheWorld(cache_config(choices, self.mix), self.build, "full")
+        self.swarm = CacheSwarm(world, choices, self.mix)
         for _ in range(2):
             self.step(self.swarm.draw(Create))
 
-    def program(self) -> CacheProgram:
+    def program(self) -> CacheProgram | None:
         """What was applied so far."""
-        return CacheProgram(self.text, self.number, self.world.config, tuple(self.world.ops))
+        return self._applied(self.world) if self.world is not None else None
+
+    def _applied(self, world: CacheWorld) -> CacheProgram:
+        return CacheProgram(self.text, self.number, world.config, tuple(world.ops))
 
     def step(self, op: CacheOp) -> None:
         """Apply an op; a law that breaks ends the example."""
-        self.world.apply(op)
-        if self.world.violations:
-            self.fail(self.world.violations[0], self.program())
+        world = self.swarm.world
+        world.apply(op)
+        if world.violations:
+            self.fail(world.violations[0], self._applied(world))
 
     def draw(self, kind: type[CacheOp], code: bytes) -> None:
         """An op of ``kind`` by the choices in ``code``."""
@@ -109,17 +113,17 @@ class CacheMachine(Machine):
 
     def ended(self) -> None:
         """Everybody leaves; nothing may stay held."""
-        world = getattr(self, "world", None)
+        world = self.world
         if world is None:
             return
-        silent = not world.violations
+        silent = not world.violations and not self.over
         if silent:
             world.drain()
         tally = self.sums
-        tally.examples += 1
+        self.count()
         tally.steps += world.steps
         tally.skips += world.skips
         tally.evaluations.update(world.docket.evaluations)
         tally.features.update(world.features)
         if silent and world.violations:
-            self.fail(world.violations[0], self.program())
+            self.fail(world.violations[0], self._applied(world))

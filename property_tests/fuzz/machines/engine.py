@@ -11,10 +11,11 @@ from hypothesis.stateful import initialize, precondition, rule
 from property_tests.fuzz import features
 from property_tests.fuzz.choices import Bytes
 from property_tests.fuzz.finish import finish
-from property_tests.fuzz.generate.setup import setup
+from property_tests.fuzz.generate.setup import Setup, setup
 from property_tests.fuzz.machines.base import CODES, STARTS, Machine, Packed
 from property_tests.fuzz.oracle_feed import ORACLE, OracleFeed
 from property_tests.fuzz.swarm import Driver, Example, consulted, first_violation
+from sim.crashes import ENDS
 from sim.optrace import Trace
 
 ROUNDS = 4  # of a server that goes on, at most, in one rule
@@ -35,16 +36,16 @@ class EngineMachine(Machine):
     """
 
     driver: Driver
+    plan: Setup | None = None
     off: Collection[str] = ()  # kinds of ops that would find nothing to do now
     oracle: OracleFeed | None = None
-    over = False  # a law broke, or the model crashed
 
     @initialize(start=STARTS)
     def open(self, start: bytes) -> None:
         """One engine or several workers, pools that fit, and requests to come."""
         choices = Bytes(start)
         host, copies = max(HOST[0], self.mix.host), max(HOST[1], self.mix.copies)
-        plan = setup(choices, self.build, replace(self.mix, host=host, copies=copies))
+        self.plan = plan = setup(choices, self.build, replace(self.mix, host=host, copies=copies))
         self.left = dict(MOST)
         self.driver = Driver(plan.open(self.build), plan, choices)
         self.oracle = self.driver.oracle = consulted(self.driver.world, self.build)
@@ -56,18 +57,27 @@ class EngineMachine(Machine):
         driver, crash = self.driver, None
         try:
             act()
-        except (Exception, SystemExit) as error:
+        except ENDS as error:
             crash = error
             driver.ops.append(driver.last)
         violation = first_violation(driver.world, crash)
         if violation is not None:
             self.over = True
-            self.fail(violation, self.program())
+            self.fail(violation, self._applied(driver))
         self.off = driver.fruitless() | {kind for kind, left in self.left.items() if left <= 0}
 
-    def program(self) -> Trace:
+    def program(self) -> Trace | None:
         """What was applied so far, as a trace."""
-        driver = self.driver
+        driver: Driver | None = getattr(self, "driver", None)
+        if driver is not None:
+            return self._applied(driver)
+        plan = self.plan
+        if plan is None:
+            return None
+        config = plan.workers.configs[0] if plan.workers else plan.config
+        return Trace("machine", self.text, self.number, "exhaustive", config, (), workers=plan.workers)
+
+    def _applied(self, driver: Driver) -> Trace:
         example = Example(driver.plan, driver.world, driver.ops, driver.steps, driver.skips, driver.seen)
         return example.trace(self.text, self.number, "machine")
 
@@ -169,7 +179,7 @@ class EngineMachine(Machine):
                 self._compare()
         finally:
             tally = self.sums
-            tally.examples += 1
+            self.count()
             tally.steps += driver.steps
             tally.skips += driver.skips
             tally.evaluations.update(driver.world.evaluations())
@@ -184,4 +194,4 @@ class EngineMachine(Machine):
         self.sums.evaluations[ORACLE] += oracle.claims + oracle.pages
         objection = oracle.broken()
         if objection is not None:
-            self.fail(objection, self.program())
+            self.fail(objection, self._applied(self.driver))

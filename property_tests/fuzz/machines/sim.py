@@ -42,6 +42,7 @@ class SimMachine(Machine):
     """Sessions, turns, shared prefixes, disturbances and tiers come one by one; the end of the example serves them."""
 
     config: EngineConfig
+    scenario: Scenario | None = None
     result: RunResult | None = None
 
     @initialize(start=STARTS)
@@ -186,9 +187,11 @@ class SimMachine(Machine):
         if not hasattr(self, "config"):
             return
         tally = self.sums
-        tally.examples += 1
+        self.count()
+        if self.over:
+            return
         try:
-            scenario = parse_scenario(self.scenario_text(), "machine.yaml", Path())
+            self.scenario = scenario = parse_scenario(self.scenario_text(), "machine.yaml", Path())
             result = self.result = run_scenario(scenario, self.build, check="exhaustive", record_ops=True)
         except InputError:
             tally.skips += 1
@@ -198,9 +201,16 @@ class SimMachine(Machine):
         tally.features.update(reached(result))
         violation = broken(result, self.build.correct)
         if violation is not None:
-            self.fail(violation, self.program(scenario, result))
+            self.fail(violation, self._served(scenario, result))
 
-    def program(self, scenario: Scenario, result: RunResult) -> Trace:
+    def program(self) -> Trace | None:
+        """The ops of the run as a trace, or none of them before it has come to its end."""
+        if self.scenario is not None and self.result is not None:
+            return self._served(self.scenario, self.result)
+        config: EngineConfig | None = getattr(self, "config", None)
+        return config and Trace("machine", self.text, self.number, "exhaustive", config, ())
+
+    def _served(self, scenario: Scenario, result: RunResult) -> Trace:
         """The ops of the run as a trace."""
         digests = (result.decision_digest, result.memory_digest)
         workers = scenario.topology(self.build)
