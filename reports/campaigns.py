@@ -127,7 +127,10 @@ def document(order: dict[str, Any], done: Campaigned) -> dict[str, Any]:
         "further_failures": [
             {"law": law, "build": build, "count": count} for (law, build), count in sorted(done.further.items())
         ],
-        "crashes": [{"example": crash.example, "error": crash.what} for crash in done.crashes],
+        "crashes": [
+            {"example": crash.example, "error": crash.what, "seed": crash.seed, "again": crash.again or None}
+            for crash in done.crashes
+        ],
         "interrupted": done.interrupted,
         "ordered_examples": done.ordered_examples,
         "ordered_seconds": done.ordered_seconds,
@@ -189,7 +192,11 @@ def _show(order: dict[str, Any], done: Campaigned, out: Path | None) -> None:
     if done.causes:
         _show_causes(screen, done, out)
     for crash in done.crashes:
-        terminal.show_lines(screen, Text(f"kvtwin crashed at example {crash.example:,}: {crash.what}", "bold red"))
+        seed = f" (seed {crash.seed})" if crash.seed >= 0 else ""
+        words = f"kvtwin crashed at example {crash.example:,}{seed}: {crash.what}"
+        terminal.show_lines(screen, Text(words, "bold red"))
+        if crash.again:
+            terminal.show_lines(screen, f"  again, behind those before it: {crash.again}")
     _show_verdict(screen, order, done)
 
 

@@ -6,7 +6,7 @@ trace.jsonl            the program as it was found
 minimal.jsonl          what is left of it
 story.txt              the minimal one, a line an op
 timeline.svg           and as a picture
-crash.txt              the traceback of a crash, the lines of a rule of the user's first
+crash.txt              the traceback of a crash or a hang, the lines of a rule of the user's first
 
 A law that a replay does not evaluate, the campaign's own command repeats; there is no scenario file of it.
 """
@@ -74,8 +74,13 @@ def _fill(folder: Path, name: str, failure: Failure, command: str, place: Path) 
         stamp(folder, "failure")
         return
     again = f"kvtwin run --ops {shlex.quote(str(place / MINIMAL))} --check exhaustive"
-    if failure.law == HANG:  # watching it would not end
-        found.append("no scenario file, no story and no picture: the program does not end")
+    if failure.law == HANG or failure.deadly:  # watching it would not end, or end this process
+        ends = "ends the process that runs it, and kvtwin with it" if failure.deadly else "does not end"
+        found.append(f"no scenario file, no story and no picture: the program {ends}")
+        if not failure.deadly:
+            found.append("the command above has no limit: Ctrl-C ends it")
+        if failure.stack:
+            (folder / TRACEBACK).write_text(failure.stack, encoding="utf-8")
         (folder / REPRO).write_text("\n".join([again, *found]) + "\n", encoding="utf-8")
         stamp(folder, "failure")
         return

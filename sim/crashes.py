@@ -32,14 +32,18 @@ def crashed(error: BaseException, step: int = -1) -> Violation:
     The innermost line of a rule of the user's is named, too, or where it came through none, that of kvtwin. A program
     that was ended because it took too long is no crash, but a hang.
     """
-    if isinstance(error, Hang):
-        return Violation(HANG, str(error), step=step)
     frames = _frames(error)
+    own = [frame for frame in frames if _is_own(frame)]
+    if isinstance(error, Hang):
+        return Violation(HANG, f"{error}{_line(own)}", step=step)
     where = f" in {frames[-1].tb_frame.f_code.co_name}" if frames else ""
-    named = [frame for frame in frames if _is_own(frame)] or [frame for frame in frames if _is_ours(frame)]
-    if named:
-        where += f" ({named[-1].tb_frame.f_globals['__name__']}, line {named[-1].tb_lineno})"
+    where += _line(own or [frame for frame in frames if _is_ours(frame)])
     return Violation(CRASH, f"{type(error).__name__}{where}: {' '.join(str(error).split())}", step=step)
+
+
+def _line(places: list[TracebackType]) -> str:
+    """The innermost of ``places``, in brackets."""
+    return f" ({places[-1].tb_frame.f_globals['__name__']}, line {places[-1].tb_lineno})" if places else ""
 
 
 def traceback_of(error: BaseException) -> str:
@@ -91,8 +95,8 @@ def broken_by(law: str, message: str) -> str:
 def cause_of(law: str, message: str, kinds: tuple[str, ...]) -> tuple[str, ...]:
     """What tells failures apart: the broken law and the ``kinds`` of the ops, in order.
 
-    A crash or a hang is one cause at one place, whatever came before it.
+    A crash or a hang is one cause at one place, whatever came before it; the line of a loop is that of the moment.
     """
     if law == HANG:
-        return (law, message)
+        return (law, message.partition(" (")[0])
     return (broken_by(law, message),) if law == CRASH else (broken_by(law, message), *kinds)

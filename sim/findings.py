@@ -19,7 +19,8 @@ class Failure:
     """A program that broke a law. ``trace`` is as it was found, ``minimal`` what is left of it once it is shrunk.
 
     ``driver`` and ``seed`` name the program that found it (the seed of one example), ``violation`` is the first one
-    of ``minimal``.
+    of ``minimal``. ``stack`` tells where it stood, if that is all that is known; a ``deadly`` program ends the process
+    that runs it.
     """
 
     driver: str
@@ -27,6 +28,8 @@ class Failure:
     trace: Program
     minimal: Program
     violation: Violation
+    stack: str = ""
+    deadly: bool = False
 
     @property
     def law(self) -> str:
@@ -101,10 +104,12 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """An example that ended the harness itself: its number, and the error in one line."""
+    """An example that ended the harness itself: its number, the error in one line, its seed, and what repeats it."""
 
     example: int
     what: str
+    seed: int = -1
+    again: str = ""
 
 
 @dataclass(slots=True)

@@ -92,8 +92,12 @@ def test_a_rule_that_never_decides_is_kept_as_a_failure(
     assert (failure["law"], document["exit_code"]) == ("HANG", 1)
     assert "endless_claim.Mine.decide" in failure["message"]
     kept = tmp_path / "kept" / failure["folder"]
-    assert files(kept) == {"kvtwin.json", "repro.txt", "trace.jsonl", "minimal.jsonl"}
-    assert "the program does not end" in (kept / "repro.txt").read_text()
+    assert "(endless_claim, line " in failure["message"]
+    assert files(kept) == {"kvtwin.json", "repro.txt", "trace.jsonl", "minimal.jsonl", "crash.txt"}
+    told = (kept / "repro.txt").read_text()
+    assert "the program does not end" in told and "has no limit: Ctrl-C ends it" in told
+    heading, place, *_ = (kept / "crash.txt").read_text().splitlines()
+    assert heading == "In the rule:" and 'endless_claim.py", line ' in place and place.endswith("in decide")
 
 
 def test_the_causes_are_told_without_a_folder_too(kvtwin: Command) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from dataclasses import dataclass, replace
 
-from property_tests.fuzz import digest
+from property_tests.fuzz import deadly, digest
 from property_tests.fuzz.crew import Crew, Interrupt, dropped
+from property_tests.fuzz.engine_shards import seed_of
 from property_tests.fuzz.ledger import Ledger
 from property_tests.fuzz.order import Order
 from property_tests.fuzz.patience import calm
@@ -91,7 +92,8 @@ class Campaign:
     """One session of a campaign. ``run`` runs a shard, ``keep`` writes a failure and returns its folder's name.
 
     ``drop`` removes such a folder, of a cause that is no longer told or that another failure stands for. ``tell`` is
-    called with the state after each shard, ``note`` with a line for whoever waits.
+    called with the state after each shard, ``note`` with a line for whoever waits. ``command`` is the command line
+    without a budget.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Campaign:
         drop: Drop | None = None,
         tell: Tell | None = None,
         note: Note | None = None,
+        command: str = "",
     ) -> None:
         self.order, self.budget, self.crew, self.ledger = order, budget, crew, ledger
         self._run_shard = run
@@ -113,6 +116,7 @@ class Campaign:
         self._drop = drop or (lambda folder: None)
         self._tell = tell or (lambda so_far: None)
         self._note = note or (lambda line: None)
+        self._command = command
         self._running: dict[Future[ShardResult], Shard] = {}
         self._again: deque[Shard] = deque()  # shards that crashed, or were cut short
         self._suspects: deque[Shard] = deque()  # shards in whose company a process died: they run one at a time
@@ -328,8 +332,20 @@ class Campaign:
             again.append(Shard(shard.begin, middle, 1))
             again.append(Shard(middle, shard.end, 1))
         else:
-            line = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
-            self._crash(Crash(shard.begin, line), 1)
+            self._blame(shard.begin, error, alone)
+
+    def _blame(self, number: int, error: BaseException, died: bool) -> None:
+        """Example ``number`` crashed the harness again, all alone; one that kills its process may be a rule's fault."""
+        failure = deadly.failure_of(self.crew, self.order, number) if died else None
+        if failure is not None:
+            self._crashes += 1
+            causes = self._causes([failure])
+            wall = time.monotonic() - self._began
+            self.ledger.add(number, number + 1, ShardResult(1, failures=[failure]), causes, wall)
+            return
+        line = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+        again = f"{self._command} --examples {number + 1}" if self._command else ""
+        self._crash(Crash(number, line, seed_of(self.order.seed, number), again), 1)
 
     def _crash(self, crash: Crash, weight: int) -> None:
         self._crashes += weight

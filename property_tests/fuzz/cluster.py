@@ -32,6 +32,7 @@ class Cluster:
             raise InputError("--cluster", 0, "", problem)
         self.address = address
         self.here = False
+        self.fate = ""
         try:
             import distributed
         except ImportError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import redirect_stdout, suppress
@@ -15,6 +16,8 @@ from typing import Any, Protocol
 
 from sim.crashes import Hang
 from sim.orphans import end_with_parent
+
+FATE_S = 2.0  # within which the exit code of a process that died is known
 
 
 class Crew(Protocol):
@@ -38,6 +41,11 @@ class Crew(Protocol):
     @property
     def deserted(self) -> bool:
         """Whether nobody is there to run anything, for the time being."""
+        ...
+
+    @property
+    def fate(self) -> str:
+        """How the process died whose loss the last :meth:`renew` made up for; empty where nobody knows."""
         ...
 
     def drop(self, futures: Iterable[Future[Any]]) -> None:
@@ -79,6 +87,7 @@ class Alone:
         self.lanes = 1
         self.here = True
         self.deserted = False
+        self.fate = ""
 
     def drop(self, futures: Iterable[Future[Any]]) -> None:
         """All of them have ended."""
@@ -102,6 +111,7 @@ class Processes:
         self.lanes = workers
         self.here = True
         self.deserted = False
+        self.fate = ""
         self._context = get_context("spawn")
         self._dropped = self._context.RawValue("b", 0)  # without a lock, which a killed process could take with it
         self._pool = self._open()
@@ -121,7 +131,8 @@ class Processes:
             process.kill()
 
     def renew(self) -> None:
-        """A new pool in place of one that lost a process."""
+        """A new pool in place of one that lost a process; the pool ends the others by SIGTERM."""
+        self.fate = _fate(list((getattr(self._pool, "_processes", None) or {}).values()))
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._pool = self._open()
 
@@ -135,6 +146,17 @@ class Processes:
 
     def _open(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(self.lanes, self._context, _begin, (self._dropped,))
+
+
+def _fate(processes: list[Any]) -> str:
+    """How one of ``processes`` died; the pool is about to end the others and to take in the codes of all."""
+    until = time.monotonic() + FATE_S
+    while time.monotonic() < until:
+        for code in (process.exitcode for process in processes):
+            if code not in (None, -signal.SIGTERM):
+                return f"exit code {code}" if code >= 0 else f"signal {-code}"
+        time.sleep(FATE_S / 100)
+    return ""
 
 
 _flag: Any = None  # of the process pool that this process belongs to

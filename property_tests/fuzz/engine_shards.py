@@ -17,7 +17,7 @@ from property_tests.fuzz.order import SHRUNK, Order
 from property_tests.fuzz.patience import patience
 from property_tests.fuzz.shrink import shrink
 from property_tests.fuzz.swarm import Example, play
-from sim.crashes import HANG, Hang
+from sim.crashes import HANG, Hang, traceback_of
 from sim.findings import Failure, ShardResult
 from sim.optrace import Trace
 from sim.rulespec import find
@@ -68,6 +68,8 @@ def run_shard(order: Order, first: int, count: int, deadline: float | None = Non
         alike = laws[text, violation.code] = laws.get((text, violation.code), 0) + 1
         trace = example.trace(text, seed_of(order.seed, number), order.driver)
         result.failures.append(_failure(order.driver, trace, _build(text), violation, alike <= SHRUNK))
+        if violation.code == HANG and example.crash is not None:
+            result.failures[-1] = replace(result.failures[-1], stack=traceback_of(example.crash))
     result.seconds = time.process_time() - began
     return result
 

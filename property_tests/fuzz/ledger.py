@@ -133,7 +133,9 @@ class Ledger:
         if "session" in line:
             self._before = so_far.seconds
         elif "crash" in line:
-            crash = Crash(int(line["crash"]["example"]), str(line["crash"]["what"]))
+            told = line["crash"]
+            named = (int(told.get("seed", -1)), str(told.get("again", "")))
+            crash = Crash(int(told["example"]), str(told["what"]), *named)
             so_far.crashes.append(crash)
             self._cover(crash.example, crash.example + 1)
         else:

@@ -153,7 +153,16 @@ def run(asked: Asked, desk: Desk) -> Campaigned:
         command = command_of(order, asked.rules)
         keep = partial(desk.keep, command=command)
         return Campaign(
-            order, budget, crew, ledger, runs, keep=keep, drop=desk.drop, tell=desk.tell, note=desk.note
+            order,
+            budget,
+            crew,
+            ledger,
+            runs,
+            keep=keep,
+            drop=desk.drop,
+            tell=desk.tell,
+            note=desk.note,
+            command=command,
         ).run()
     finally:
         ledger.close()

@@ -76,7 +76,8 @@ def test_a_program_of_the_cache_swarm_that_does_not_end_is_a_failure_and_runs_ag
     program = done.failures[0].minimal
     assert isinstance(program, CacheProgram) and program.ops
     again = replay(program, find(looping), "incremental").violations[0]
-    assert (again.code, again.message) == ("HANG", done.failures[0].violation.message)
+    told = done.failures[0].violation.message  # the line is that of the moment
+    assert (again.code, again.message.partition(" (")[0]) == ("HANG", told.partition(" (")[0])
     assert machine_shards.hunt(find(looping), "cache", 2, shrinks=True, driver="swarm").law == "HANG"
 
 
