@@ -108,7 +108,7 @@ def test_looks_that_disagree_are_a_crash_on_a_correct_build_and_a_broken_law_on_
 def test_the_machine_of_the_cache_layer_looks_at_everything_after_every_rule() -> None:
     machine = CacheMachine()
     machine.open(bytes(SURROUNDINGS))
-    assert machine.world.laws.full_every == 1
+    assert machine.world is not None and machine.world.laws.full_every == 1
 
 
 def test_any_order_of_ops_is_a_program() -> None:
