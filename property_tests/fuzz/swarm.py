@@ -37,6 +37,7 @@ from model.topology import CLUSTERS
 from property_tests.fuzz import features
 from property_tests.fuzz.choices import Choices, Seeded
 from property_tests.fuzz.finish import digests, finish, has_work, land_all, serve
+from property_tests.fuzz.generate.engine import LONGEST
 from property_tests.fuzz.generate.mix import Mix
 from property_tests.fuzz.generate.setup import Setup, setup
 from property_tests.fuzz.generate.workload import OUTPUT_STREAMS
@@ -328,8 +329,14 @@ def first_violation(
 
 
 def consulted(world: World | Cluster, build: Build) -> OracleFeed | None:
-    """The oracle beside the engine of ``world``; it knows nothing of several workers."""
-    return OracleFeed(world.engine, build) if isinstance(world, World) else None
+    """The oracle beside the engine of ``world``; it knows nothing of several workers.
+
+    It is brute force over cells and depths: a prompt of thousands of tokens takes it minutes, so that it hears of toy
+    engines only.
+    """
+    if not isinstance(world, World) or world.engine.config.limits.max_seq_len > LONGEST:
+        return None
+    return OracleFeed(world.engine, build)
 
 
 def play(choices: Choices, build: Build, mix: Mix, check: str = "exhaustive", *, consult: bool = False) -> Example:

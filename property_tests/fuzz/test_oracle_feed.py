@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from model.builds import BUILDS
 from model.config import PublishPolicy
 from model.faults import FAULTS, resolve_build
 from model.ops import World
@@ -15,12 +16,13 @@ from model.rules.claim import WindowedPair
 from model.tree import Node, PrefixTree
 from property_tests.fuzz.choices import Seeded
 from property_tests.fuzz.engine_shards import CONSULTED, consults, run_shard
+from property_tests.fuzz.generate.engine import engine, realistic
 from property_tests.fuzz.generate.mix import SLOTTED, Mix, mix_for
 from property_tests.fuzz.generate.setup import setup
 from property_tests.fuzz.oracle_feed import ORACLE, OracleFeed
 from property_tests.fuzz.order import Order
 from property_tests.fuzz.rerun import rerun
-from property_tests.fuzz.swarm import Driver
+from property_tests.fuzz.swarm import Driver, consulted
 from property_tests.laws.worlds import CORRECT
 from sim.optrace import Trace
 
@@ -154,3 +156,10 @@ def test_what_the_oracle_alone_objects_to_is_found_by_a_campaign_and_shrunk_unde
     assert len(trace.ops) < len(failure.trace.ops)
     assert rerun(trace, build).violation is None
     assert rerun(trace, build, consult=True).violation == failure.violation
+
+
+def test_a_realistic_engine_is_not_put_before_a_brute_force_oracle() -> None:
+    """A prompt of 17,000 tokens once took it longer than an example may take, which was told as a HANG."""
+    for config, heard in ((engine(Seeded(1), Mix()), True), (realistic(Seeded(1), Mix()), False)):
+        world = World(config, BUILDS["unified"])
+        assert (consulted(world, BUILDS["unified"]) is not None) is heard
