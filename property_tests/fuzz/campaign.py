@@ -211,6 +211,8 @@ class Campaign:
             self._heard = time.monotonic()
         elif self._deserted():
             pass
+        elif self._unreachable():
+            self._replace_executor([])
         elif time.monotonic() - self._heard > (LATE_S if self._dropping else SILENT_S):
             self._heard = time.monotonic()
             self.crew.kill()
@@ -245,10 +247,19 @@ class Campaign:
             self.ledger.so_far.lost = f"no worker was there for {WORKERS_S:g} s"
         return True
 
+    def _unreachable(self) -> bool:
+        """Whether nothing ends any more because nobody can be asked: futures of a lost scheduler may stay open."""
+        return time.monotonic() - self._heard >= TELL_S and self.crew.unreachable
+
     def _replace_executor(self, broken: list[Shard]) -> None:
         """A process died, and which shard did it nobody knows, unless it was alone: that one is struck."""
-        while self._running:  # their futures end too, some of them well
-            done, _ = wait(self._running, return_when=FIRST_COMPLETED)
+        while self._running:  # their futures end too, some of them well, unless nobody is there to end them
+            done, _ = wait(self._running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+            if done:
+                self._heard = time.monotonic()
+            elif self._unreachable():
+                self._suspects.extend(self._running.values())  # lost with the rest: no crash of theirs
+                self._running.clear()
             for future in done:
                 shard = self._running.pop(future)
                 if not future.cancelled() and future.exception() is None:

@@ -101,7 +101,16 @@ class Cluster:
         try:
             return not self._threads()
         except OSError:
-            return False  # lost: its futures tell
+            return False  # lost, which is another matter
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether the scheduler does not answer."""
+        try:
+            self._threads()
+        except OSError:
+            return True
+        return False
 
     def drop(self, futures: Iterable[Future[Any]]) -> None:
         """Cancel them, also those that run."""

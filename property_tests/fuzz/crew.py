@@ -44,6 +44,11 @@ class Crew(Protocol):
         ...
 
     @property
+    def unreachable(self) -> bool:
+        """Whether nobody can be asked any more."""
+        ...
+
+    @property
     def fate(self) -> str:
         """How the process died whose loss the last :meth:`renew` made up for; empty where nobody knows."""
         ...
@@ -86,7 +91,7 @@ class Alone:
         self.executor: Executor = Inline()
         self.lanes = 1
         self.here = True
-        self.deserted = False
+        self.deserted = self.unreachable = False
         self.fate = ""
 
     def drop(self, futures: Iterable[Future[Any]]) -> None:
@@ -110,7 +115,7 @@ class Processes:
             signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a worker that died is a broken pool, not our end
         self.lanes = workers
         self.here = True
-        self.deserted = False
+        self.deserted = self.unreachable = False
         self.fate = ""
         self._context = get_context("spawn")
         self._dropped = self._context.RawValue("b", 0)  # without a lock, which a killed process could take with it

@@ -7,8 +7,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -232,6 +234,32 @@ def listening() -> Iterator[None]:
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, usual)
+
+
+class Silent(Executor):
+    """Takes calls, and nobody ever answers them."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return Future()
+
+
+class Lost(Alone):
+    """A crew whose scheduler went: what it was handed stays open for ever, and no other is to be had."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.executor, self.lanes, self.here, self.unreachable = Silent(), 2, False, True
+
+    def renew(self) -> None:
+        raise OSError("the scheduler is gone")
+
+
+def test_calls_that_stay_open_since_the_scheduler_went_do_not_hold_a_campaign_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("property_tests.fuzz.campaign.TELL_S", 0.1)
+    done = campaign(24, Lost())
+    assert (done.lost, done.totals.examples, done.crashes) == ("the scheduler is gone", 0, [])
 
 
 @pytest.mark.usefixtures("listening")
