@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from model.builds import Build
 from property_tests.fuzz.choices import Bytes
 from property_tests.fuzz.generate.mix import Mix
+from property_tests.fuzz.provider import seed_alone
 from property_tests.fuzz.swarm import Example, play
 
 LENGTH = 384  # bytes of one program: nearly all ask for fewer; behind the last one every choice is the simplest
@@ -40,5 +41,6 @@ def programs(number: int, count: int) -> list[bytes]:
     def draw(program: bytes) -> None:
         drawn.append(program)
 
-    draw()
+    with seed_alone():
+        draw()
     return drawn[:count]

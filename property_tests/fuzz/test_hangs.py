@@ -49,7 +49,7 @@ def hangs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str, int], None]:
 @pytest.mark.parametrize(
     ("layer", "owner", "name", "call"),
     [
-        ("sim", Scheduler, "_chunk", 30),
+        ("sim", Scheduler, "_chunk", 10),
         ("sim", SimMachine, "values", 2),
         ("engine", Driver, "fruitless", 40),
         ("cache", CacheSwarm, "draw", 40),

@@ -26,6 +26,7 @@ from model.invariants import Violation
 from property_tests.fuzz.choices import Choices
 from property_tests.fuzz.generate.mix import Mix
 from property_tests.fuzz.patience import patience
+from property_tests.fuzz.provider import seed_alone
 from sim.crashes import HANG, Hang, crashed
 from sim.findings import Program
 
@@ -194,7 +195,8 @@ def run_machine(
     seed(number)(kind)  # of the class: a seed of the test itself would take the database from it
     test = get_state_machine_test(kind, settings=options)
     try:
-        test()
+        with seed_alone():
+            test()
     except Broken as broken:
         return broken
     except Stopped as stopped:
