@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
@@ -102,6 +103,10 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
         eager: Annotated[
             bool, typer.Option("--eager", help="No CUDA graphs: every step kernel by kernel, without padding rows.")
         ] = False,
+        weights: Annotated[
+            Path | None,
+            typer.Option("--weights", metavar="DIR", help="Natural: the pair in target/ and drafter/ of this folder."),
+        ] = None,
         exact: Annotated[bool, typer.Option("--exact", help="Kernels whose bits do not depend on the batch.")] = False,
         out: Out = None,
         json: Json = False,
@@ -113,7 +118,8 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
         interrupts.raise_again()
         place = None if device is None else device.value
         graphs = False if eager else None
-        order = ReplayOrder(place, acceptance.value, mode.value, check.value, exact, launch.value, graphs)
+        folder = None if weights is None else str(weights)
+        order = ReplayOrder(place, acceptance.value, mode.value, check.value, exact, launch.value, graphs, folder)
         done = replays.run(tuple(scenario or ()), build, order, out, _opened(room).replay)
         replays.show(done, json)
         raise typer.Exit(replays.exit_code_of(done))

@@ -68,11 +68,16 @@ def throughput(timings: Sequence[RequestTiming], duration_ns: int) -> dict[str, 
 
 def speculation_record(timing: RequestTiming, drafts: int) -> dict[str, Any]:
     """AIPerf's speculation record of one request; ``drafts`` is K. Means are None where nothing was verified."""
-    accepted = [count - 1 for count in timing.accepted]
+    return acceptance_record(timing.request_id, timing.accepted, timing.tokens, drafts)
+
+
+def acceptance_record(request_id: int, committed: Sequence[int], tokens: int, drafts: int) -> dict[str, Any]:
+    """The same from what each verify step of real drafts ``committed``, and the ``tokens`` that came in all."""
+    accepted = [count - 1 for count in committed]
     steps, total = len(accepted), sum(accepted)
     return {
         "engine": "kvtwin",
-        "request_id": timing.request_id,
+        "request_id": request_id,
         "mean_acceptance_length": 1.0 + total / steps if steps else None,
         "draft_acceptance_rate": total / (steps * drafts) if steps * drafts else None,
         "acceptance_histogram": dict(sorted(Counter(accepted).items())),
@@ -80,7 +85,7 @@ def speculation_record(timing: RequestTiming, drafts: int) -> dict[str, Any]:
         "num_draft_tokens": steps * drafts,
         "num_spec_steps": steps,
         "num_spec_tokens": drafts,
-        "completion_tokens": timing.tokens,
+        "completion_tokens": tokens,
         "per_step_accepted": accepted,
         "per_step_drafted": [drafts] * steps,
     }

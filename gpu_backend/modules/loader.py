@@ -6,6 +6,7 @@ Whatever cannot be run is refused in one line that names file and field (:class:
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +24,25 @@ NARROWEST = 16  # of a head: what a matrix instruction takes
 
 
 def load_pair(
-    target_folder: Path, drafter_folder: Path, device: torch.device | str, *, exact: bool = False
+    target_folder: Path,
+    drafter_folder: Path,
+    device: torch.device | str,
+    *,
+    exact: bool = False,
+    dtype: torch.dtype | None = None,
 ) -> tuple[Target, Drafter]:
-    """A target and its drafter, ready on ``device``; the drafter computes in the target's dtype."""
-    target_config = target_config_of(target_folder)
-    drafter_config = drafter_config_of(drafter_folder, target_config)
-    target = load_target(target_folder, drafter_config.taps)
-    drafter = Drafter(drafter_config)
-    drafter.load_state_dict(read_weights(drafter_folder, drafter.state_dict(), drafter_config.dtype))
+    """A target and its drafter, ready on ``device``; both compute in ``dtype``, by default the target file's."""
+    drafter_config = drafter_config_of(drafter_folder, target_config_of(target_folder))
+    target = load_target(target_folder, drafter_config.taps, dtype)
+    drafter = Drafter(replace(drafter_config, dtype=target.config.dtype))
+    drafter.load_state_dict(read_weights(drafter_folder, drafter.state_dict(), target.config.dtype))
     return target.ready(device, exact=exact), drafter.ready(device, exact=exact)
 
 
-def load_target(folder: Path, taps: tuple[int, ...] = ()) -> Target:
-    """A target on the CPU, in its file's dtype; make it ready before use."""
+def load_target(folder: Path, taps: tuple[int, ...] = (), dtype: torch.dtype | None = None) -> Target:
+    """A target on the CPU, in its file's dtype or the one given; make it ready before use."""
     config = target_config_of(folder)
+    config = config if dtype is None else replace(config, dtype=dtype)
     target = Target(config, taps)
     found = read_weights(folder, target.state_dict(), config.dtype, ignored=("lm_head.weight",) if config.tied else ())
     target.load_state_dict(found)

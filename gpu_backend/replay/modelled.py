@@ -67,7 +67,7 @@ class Models:
 
 def models_for(config: EngineConfig, seed: int, device: torch.device, *, exact: bool) -> Models:
     """Modules of tier T0 in the shape of ``config``; InputError, in one line, for what they do not serve."""
-    _require_served(config)
+    require_served(config)
     limits, windows = config.limits, [life.window for life in config.target]
     layers = max(TINY.layers, len(windows))
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
@@ -81,19 +81,24 @@ def models_for(config: EngineConfig, seed: int, device: torch.device, *, exact: 
 
 def _made(target: TargetConfig, drafter: DrafterConfig, seed: int, device: torch.device, exact: bool) -> Models:
     pair = random_pair(target, drafter, seed, device, exact=exact)
-    content = Modelled(1, target.kv_heads, target.head_dim, target.dtype, target.layers + drafter.layers)
-    return Models(*pair, content, exact)
+    return Models(*pair, content_of(target, drafter), exact)
 
 
-def _require_served(config: EngineConfig) -> None:
-    """Raise for a drafter or lifecycles that T0 has no module for."""
+def content_of(target: TargetConfig, drafter: DrafterConfig) -> Modelled:
+    """Content of pools that hold the layers of both modules, whose K/V heads have one shape."""
+    return Modelled(1, target.kv_heads, target.head_dim, target.dtype, target.layers + drafter.layers)
+
+
+def require_served(config: EngineConfig, vocabulary: int | None = None) -> None:
+    """Raise for a drafter or lifecycles that no module serves; ``vocabulary`` is that of given weights."""
     kind = config.drafter.kind
     if kind not in KINDS or not config.draft or not config.drafter.drafts:
         problem = f"expected a drafter of kind dflash or dspark, found {kind}: natural acceptance has no module for it"
         raise InputError("acceptance", 0, "", problem)
-    if config.vocabulary > VOCABULARY:
+    found = config.vocabulary if vocabulary is None else vocabulary
+    if found > VOCABULARY:
         problem = f"expected a vocabulary of at most {VOCABULARY:,} ids for natural acceptance, found"
-        raise InputError("acceptance", 0, "", f"{problem} {config.vocabulary:,}")
+        raise InputError("acceptance", 0, "", f"{problem} {found:,}")
     windows = [life.window for life in config.target]
     sinks = any(life.sinks for life in (*config.target, *config.draft))
     if sinks or len(config.draft) > 1 or len(set(windows)) < len(windows):

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
+from gpu_backend.acceptance.weights import fitted, models_of, open_pair, replaced
 from gpu_backend.backend import Kernels
 from gpu_backend.replay.executor import DeviceWorld
 from gpu_backend.replay.modelled import Models, models_for
@@ -50,10 +52,11 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A first run: its ops with the ids of every output, and the modules that ran it."""
+    """A first run: its ops with the ids of every output, the modules that ran it, and what a reader must know."""
 
     trace: Trace
     models: Models
+    notes: list[str]
 
     def ended(self, again: RunResult) -> Trace:
         """The trace as the second run leaves it, which computed the memory digest."""
@@ -68,7 +71,12 @@ def record(
     prepare: Callable[[DeviceWorld], None] | None = None,
 ) -> Recorded:
     """Run ``scenario`` with natural acceptance behind devices that ``prepare`` sees before their first step."""
+    pair = None if order.weights is None else open_pair(Path(order.weights))
+    asked = scenario
+    if pair is not None:
+        scenario = fitted(scenario, pair)
     config, workers = scenario.engine_config(build), scenario.topology(build)
+    notes = [] if pair is None else replaced(asked, config)
     if order.mode == FREE and (scenario.ops() is not None or scenario.trace_path() is not None):
         raise InputError("mode", 0, "", "expected equality, found free: ops come in an order of their own")
     if config.asynchronous_copies and order.mode == FREE:
@@ -78,7 +86,10 @@ def record(
         problem = f"expected one worker, {' or '.join(SERVED)} for natural acceptance, found {workers.kind}"
         why = "ranks sum within every layer, which takes a process each (python -m gpu_backend.parallel, forced)"
         raise InputError("acceptance", 0, "", f"{problem}: {why}")
-    models = models_for(config, WEIGHTS, where[0], exact=order.exact)
+    if pair is None:
+        models = models_for(config, WEIGHTS, where[0], exact=order.exact)
+    else:
+        models = models_of(config, pair, where[0], exact=order.exact)
     recorder = Recorder(free=order.mode == FREE)
 
     def opened(world: World | Cluster) -> None:
@@ -96,7 +107,7 @@ def record(
         outputs |= {place: ids for place, ids in one.outputs().items() if len(ids) > len(outputs.get(place, ()))}
     ops = tuple(_told(op, outputs) for op in first.ops)
     trace = Trace(scenario.name, build.name, scenario.seed, "off", config, ops, first.decision_digest, "", workers)
-    return Recorded(trace, models)
+    return Recorded(trace, models, notes)
 
 
 def _told(op: At | Op, outputs: Outputs) -> At | Op:

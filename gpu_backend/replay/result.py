@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from gpu_backend.acceptance.metrics import Measured
 from model.invariants import Violation
 from sim.optrace import Trace
 from sim.result import RunResult
@@ -22,7 +23,8 @@ class ReplayOrder:
     not depend on the batch. ``launch`` says when a step runs: at its ``settle``, or at its ``dispatch``, ahead of the
     results of the one before, with counts that a first run of the sim made known.
     ``graphs``: steps of verify rows alone are padded to a batch size and captured as CUDA graphs, with modules those
-    whose rows have one width; ``None`` for on a GPU. Where ``check`` is ``full`` none are.
+    whose rows have one width; ``None`` for on a GPU. Where ``check`` is ``full`` none are. ``weights``: a folder with
+    the pair that natural acceptance runs, instead of seeded random ones.
     """
 
     device: str | None = None
@@ -32,6 +34,7 @@ class ReplayOrder:
     exact: bool = False
     launch: str = "settle"
     graphs: bool | None = None
+    weights: str | None = None
 
     def captures(self, device: str) -> bool:
         """Whether steps run in graphs on a device of this type."""
@@ -78,7 +81,8 @@ class WorkerReplay:
 class Replayed:
     """A scenario's run in the sim, the device that followed each worker, and what is wrong there.
 
-    ``trace``: the ops and outputs that natural acceptance recorded, which the sim alone runs to the same digests.
+    ``trace``: the ops and outputs that natural acceptance recorded, which the sim alone runs to the same digests;
+    ``measured``: what they say about acceptance.
     """
 
     result: RunResult
@@ -87,6 +91,7 @@ class Replayed:
     workers: tuple[WorkerReplay, ...]
     findings: tuple[Violation, ...]
     trace: Trace | None = None
+    measured: Measured | None = field(default=None, compare=False)
 
     @property
     def equal(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 
+from gpu_backend.acceptance.recorded import measured
 from gpu_backend.answers import NotCarriedOut
 from gpu_backend.backend import Kernels, kernels_for
 from gpu_backend.device import DeviceMemoryError, default_device
@@ -81,9 +82,13 @@ def replay(
         for place, follower in enumerate(followers)
         for finding in follower.counts.findings
     )
-    result = replace(result, logs=[], ops=[], missed=[*missed, *result.missed])
-    trace = None if recorded is None else recorded.ended(result)
-    return Replayed(result, str(device), order, tuple(map(_summary, followers)), findings, trace)
+    notes = [] if recorded is None else recorded.notes
+    result = replace(result, logs=[], ops=[], missed=[*missed, *result.missed], notes=[*notes, *result.notes])
+    workers = tuple(map(_summary, followers))
+    if recorded is None:
+        return Replayed(result, str(device), order, workers, findings)
+    trace = recorded.ended(result)
+    return Replayed(result, str(device), order, workers, findings, trace, measured(trace, build))
 
 
 def _workload(what: Scenario | Trace) -> Scenario:
@@ -142,6 +147,8 @@ def require_order(order: ReplayOrder) -> torch.device:
     if order.mode == FREE and order.acceptance != NATURAL:
         found = "forced counts come when the sim's clock settles a step, and the device is not asked for the order"
         raise InputError("mode", 0, "", f"expected equality, found free with forced acceptance: {found}")
+    if order.weights is not None and order.acceptance != NATURAL:
+        raise InputError("weights", 0, "", "expected natural acceptance beside weights, found forced: no module runs")
     if order.device is None:
         return default_device()
     if order.device == "cuda" and not torch.cuda.is_available():

@@ -1,0 +1,112 @@
+"""A pair on disk behind a replay: which scenario it serves, and its modules over the replay's pools.
+
+A folder holds ``target`` and ``drafter``, each with ``config.json`` and safetensors: what ``kvtwin train`` leaves, or a
+Qwen3 or Llama checkpoint and its DFlash drafter as they are published, moved or linked there. Vocabulary, K, the
+drafter's window and the range of positions belong to the weights: a scenario takes them over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from gpu_backend.modules.config import DrafterConfig, TargetConfig
+from gpu_backend.modules.loader import drafter_config_of, load_pair, target_config_of
+from gpu_backend.replay.modelled import Models, content_of, require_served
+from model.config import EngineConfig
+from scenarios.errors import InputError
+from scenarios.schema import Scenario
+
+TARGET, DRAFTER = "target", "drafter"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The configurations of a folder's target and drafter."""
+
+    folder: Path
+    target: TargetConfig
+    drafter: DrafterConfig
+
+    @property
+    def window(self) -> int | None:
+        """The drafter's window in tokens, one for all its layers."""
+        return self.drafter.window(0)
+
+
+def open_pair(folder: Path) -> Pair:
+    """The pair in ``folder``; InputError, in one line, for a folder or a file that holds none that can be run."""
+    for part in (TARGET, DRAFTER):
+        if not (folder / part).is_dir():
+            problem = f"expected a folder with {TARGET} and {DRAFTER} in it, found no {part}"
+            raise InputError(str(folder), 0, "weights", problem)
+    target = target_config_of(folder / TARGET)
+    drafter = drafter_config_of(folder / DRAFTER, target)
+    file = str(folder / DRAFTER / "config.json")
+    if len(drafter.groups) > 1:
+        windows = _windows([group.window for group in drafter.groups])
+        raise InputError(file, 0, "layer_types", f"expected one window for all layers of the drafter, found {windows}")
+    for field, found, wanted in (
+        ("num_key_value_heads", drafter.kv_heads, target.kv_heads),
+        ("head_dim", drafter.head_dim, target.head_dim),
+    ):
+        if found != wanted:
+            problem = f"expected the target's {wanted}, since K/V of both lie in pages of one layout, found {found}"
+            raise InputError(file, 0, field, problem)
+    return Pair(folder, target, drafter)
+
+
+def fitted(scenario: Scenario, pair: Pair) -> Scenario:
+    """``scenario`` with what belongs to the weights: vocabulary, K, the drafter's window, and no longer sequences.
+
+    InputError where the scenario has a drafter of another kind; prompts or limits that no longer go together are
+    refused by the scenario itself, with their line.
+    """
+    config = scenario.engine_config()
+    require_served(config, vocabulary=pair.target.vocabulary)
+    most = min(config.limits.max_seq_len, pair.target.positions)
+    drafter = scenario.drafter.model_copy(update={"drafts": pair.drafter.drafts, "window": pair.window})
+    return scenario.replace(
+        geometry=scenario.geometry.model_copy(update={"vocabulary": pair.target.vocabulary}),
+        drafter=drafter,
+        limits=scenario.limits.model_copy(update={"max_seq_len": most}),
+    )
+
+
+def replaced(scenario: Scenario, config: EngineConfig) -> list[str]:
+    """What :func:`fitted`, which gave ``config``, changed of ``scenario``, in a line each."""
+    before = scenario.engine_config()
+    pairs = (
+        ("vocabulary", before.vocabulary, config.vocabulary),
+        ("drafts", before.drafter.drafts, config.drafter.drafts),
+        ("the drafter's window", before.drafter.window, config.drafter.window),
+        ("max_seq_len", before.limits.max_seq_len, config.limits.max_seq_len),
+    )
+    return [f"{name} {new} of the weights, not the scenario's {old}" for name, old, new in pairs if old != new]
+
+
+def models_of(config: EngineConfig, pair: Pair, device: torch.device, *, exact: bool) -> Models:
+    """The pair's modules, ready on ``device``, for a scenario that was :func:`fitted`; on a CPU in float32.
+
+    InputError where the lifecycles of ``config`` are not those of the weights.
+    """
+    require_served(config)
+    told = str(pair.folder / TARGET / "config.json")
+    groups, lives = [group.window for group in pair.target.groups], [life.window for life in config.target]
+    if groups != lives:
+        problem = f"expected the target's windows {_windows(lives)}, as the scenario has them, found {_windows(groups)}"
+        raise InputError(told, 0, "layer_types", problem)
+    if config.draft[0].window != pair.window:
+        problem = (
+            f"expected the window {config.draft[0].window} of the scenario's own draft layers, found {pair.window}"
+        )
+        raise InputError(str(pair.folder / DRAFTER / "config.json"), 0, "sliding_window", problem)
+    dtype = None if device.type == "cuda" else torch.float32
+    modules = load_pair(pair.folder / TARGET, pair.folder / DRAFTER, device, exact=exact, dtype=dtype)
+    return Models(*modules, content_of(modules[0].config, modules[1].config), exact)
+
+
+def _windows(windows: list[int | None]) -> str:
+    return ", ".join("full attention" if window is None else str(window) for window in windows)
