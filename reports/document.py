@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from model.invariants import Violation
+from reports.lifecycles import lifecycle_rows
 from sim.result import RunResult
 from sim.ticket import RequestTiming
 
@@ -52,6 +53,7 @@ def run_document(result: RunResult) -> dict[str, Any]:
         "totals": asdict(result.totals),
         "summary": summary_of(result),
         "pools": [asdict(pool) for pool in result.occupancy],
+        "lifecycles": lifecycle_rows(result),
         "violations": [violation_document(violation) for violation in result.violations],
         "missed": list(result.missed),
         "notes": list(result.notes),

@@ -13,12 +13,12 @@ from model.builds import Build
 from reports import terminal
 from reports.document import INTERRUPTED, dump, plural, run_document, violation_document
 from reports.folder import Output, stamp
+from reports.run_folder import OPS, REPLAY, write_requests
 from reports.sources import folders_below, load_sources, scenario_of_fault
 from scenarios.schema import Scenario
 from sim.optrace import save_trace
 from sim.rulespec import find
 
-RESULT, OPS = "replay.json", "ops.jsonl"
 FEW = 8  # findings that are shown of one replay
 
 Replay = Callable[[Scenario, Build, ReplayOrder, terminal.Tick], Replayed]
@@ -44,7 +44,8 @@ def run(names: Sequence[str], build: str | None, order: ReplayOrder, out: Path |
                 replayed = replay(source.scenario, chosen, order, tick)
             if folder is not None:
                 written = output.folder(source.scenario.name)
-                (written / RESULT).write_text(dump(document(replayed)), encoding="utf-8")
+                (written / REPLAY).write_text(dump(document(replayed)), encoding="utf-8")
+                write_requests(written, replayed.result)
                 if replayed.trace is not None:
                     save_trace(written / OPS, replayed.trace)
                 stamp(written, "replay")

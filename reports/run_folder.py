@@ -16,25 +16,29 @@ from scenarios.errors import InputError
 from sim.files import write_lines
 from sim.optrace import Trace, save_trace
 from sim.result import RunResult
+from sim.summary import speculation_record
 
-RESULT, REQUESTS, VIOLATIONS, OPS, EVENTS = (
+RESULT, REQUESTS, SPECULATION, VIOLATIONS, OPS, EVENTS = (
     "result.json",
     "requests.csv",
+    "speculation.jsonl",
     "violations.json",
     "ops.jsonl",
     "events.jsonl",
 )
+REPLAY = "replay.json"
 
 
 def write_run(folder: Path, result: RunResult, config: EngineConfig, workers: Topology | None = None) -> None:
-    """Fill ``folder``: result, requests, violations, the ops that repeat the run, and the event log if it was kept.
+    """Fill ``folder``: result, requests, verify steps, violations, the ops that repeat the run, and the event log if it
+    was kept.
 
     ``config`` and ``workers`` are what the run was given.
     """
     document = run_document(result)
     (folder / RESULT).write_text(dump(document))
     (folder / VIOLATIONS).write_text(dump(document["violations"]))
-    _write_requests(folder / REQUESTS, result)
+    write_requests(folder, result)
     trace = Trace(
         scenario=result.scenario,
         build=result.build,
@@ -53,12 +57,15 @@ def write_run(folder: Path, result: RunResult, config: EngineConfig, workers: To
     stamp(folder, "run")
 
 
-def _write_requests(path: Path, result: RunResult) -> None:
+def write_requests(folder: Path, result: RunResult) -> None:
+    """A row a request, and its verify steps as AIPerf records them: an engine-neutral record a line."""
     rows = request_rows(result)
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with (folder / REQUESTS).open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]) if rows else ["request_id"], restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+    records = (speculation_record(timing, result.drafts) for timing in result.timings)
+    write_lines(folder / SPECULATION, (json.dumps(record, separators=(",", ":")) for record in records))
 
 
 def read_json(folder: Path, name: str) -> Any:

@@ -10,7 +10,8 @@ import pytest
 
 from property_tests.cli.conftest import Command
 
-RUN_FILES = {"kvtwin.json", "result.json", "requests.csv", "violations.json", "ops.jsonl", "events.jsonl"}
+RUN_FILES = {"kvtwin.json", "result.json", "requests.csv", "speculation.jsonl", "violations.json", "ops.jsonl"}
+RUN_FILES |= {"events.jsonl"}
 
 
 def names(folder: Path) -> set[str]:
