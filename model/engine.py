@@ -21,6 +21,7 @@ from model.geometry import cdiv
 from model.joint import Twin
 from model.launch import Launcher
 from model.loss import Losses
+from model.page_journal import PageJournal
 from model.plan import Record, Recorder, SettledRow, StepPlan
 from model.pool_use import PoolUse
 from model.request import (
@@ -55,6 +56,8 @@ class Engine:
         self.book = CopyBook(rules.offload) if config.asynchronous_copies else None
         self.recorder = Recorder(self.book)
         self.twin = Twin(config, rules, self.recorder)
+        if log.decisions.keep:
+            log.journal = self.recorder.journal = PageJournal(self.twin.pools.values())
         self.binder = RowBinder(self.twin, self.recorder)
         self.slots = self.binder.slots
         self.rules_of_device = rules.device()

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from model.page_journal import PageJournal
     from model.pages import PagePool
     from model.plan import StepPlan
     from model.request import Request
@@ -212,6 +213,7 @@ class EventLog:
     def __init__(self, keep: bool = False) -> None:
         self.decisions = Channel(keep)
         self.memory = Channel(keep)
+        self.journal: PageJournal | None = None  # of the pages, where records are kept
 
     def note(self, kind: Kind, *fields: int) -> None:
         """Append a decision."""
@@ -264,6 +266,8 @@ class EventLog:
             add((Kind.DUMMY, 3, dummy.owner, dummy.slot, dummy.position))
         if plan.padding:
             add((Kind.PADDING, 1, plan.padding))
+        if self.journal is not None:
+            self.journal.look(plan.iteration)
 
     def recorded(self, records: list[tuple]) -> None:
         """Page-level records, in stream order."""

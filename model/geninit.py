@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ from model.tokens import TokenStream
 
 if TYPE_CHECKING:
     from model.engine import Engine
-    from model.pages import PagePool
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,14 +234,10 @@ def back_sinks(sequence: SequenceCache, position: int) -> bool:
         return True
     if not manager.obtainable(missing, [0] * len(missing)):
         return False
-    for table, pool, count in zip(sequence.tables, manager.pools, missing, strict=True):
+    for column, (table, pool, count) in enumerate(zip(sequence.tables, manager.pools, missing, strict=True)):
         if count:
-            _extend(sequence, pool, table.pages, count)
+            granted = pool.grant(count)
+            table.pages.extend(granted)
             table.row = None
+            manager.recorder.granted(pool, granted, sequence.owner, column, table.end() - count)
     return True
-
-
-def _extend(sequence: SequenceCache, pool: PagePool, pages: array[int], count: int) -> None:
-    granted = pool.grant(count)
-    pages.extend(granted)
-    sequence.manager.recorder.granted(pool, granted, sequence.owner)

@@ -177,6 +177,8 @@ class World:
             self.watch.drained(records)
         if self.follower is not None:
             self.follower.drained(records)
+        if self.log.journal is not None:
+            self.log.journal.close(self.engine.iteration)
 
     def follow(self, plan: StepPlan | None) -> None:
         """Tell the follower what a pass sent out, or which bindings a failed forward took back."""

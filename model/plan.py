@@ -15,6 +15,7 @@ from model.table import TableRow
 
 if TYPE_CHECKING:
     from model.copies import CopyBook
+    from model.page_journal import PageJournal
     from model.pages import PagePool
     from model.rules.device import DeviceRules
 
@@ -41,18 +42,21 @@ GRANT, COPY, MOVE, PUBLISH, BIND, UNBIND, BEGIN, END, CLAIM, START = (int(record
 class Recorder:
     """Collects stream records between two plans."""
 
-    __slots__ = ("_next", "_open", "book", "records")
+    __slots__ = ("_next", "_open", "book", "journal", "records")
 
     def __init__(self, book: CopyBook | None = None) -> None:
         self.records: list[tuple] = []
         self.book = book  # of copies between tiers; None where they are done at once
+        self.journal: PageJournal | None = None  # told of grants and publications, where a log is kept
         # Publications that may still grow: (pool, coverage, owner, column) -> slots, and the block that would follow.
         self._open: dict[tuple[int, int, int, int], array[int]] = {}
         self._next: dict[tuple[int, int, int, int], int] = {}
 
-    def granted(self, pool: PagePool, pages: array[int], owner: int) -> None:
-        """Pages start a new tenancy: their old content is void."""
+    def granted(self, pool: PagePool, pages: array[int], owner: int, column: int, block: int) -> None:
+        """Pages start a new tenancy, as blocks from ``block`` on of a lifecycle: their old content is void."""
         self._open.clear()
+        if self.journal is not None:
+            self.journal.granted(pool.index, pages, owner, column, block)
         if pool.host_pages:
             pages = array("i", [pool.slot[page] for page in pages])
         if self.book is not None:
@@ -85,6 +89,8 @@ class Recorder:
 
         Full pages of consecutive blocks share one record.
         """
+        if self.journal is not None:
+            self.journal.published(pool.index, page, coverage, owner, column, block)
         key = (pool.index, coverage, owner, column)
         slots = self._open.get(key)
         if slots is not None and self._next[key] == block:

@@ -212,7 +212,7 @@ class SequenceCache:
                 granted = pool.grant(fresh)
                 table.pages.extend(granted)
                 table.row = None
-                manager.recorder.granted(pool, granted, self.owner)
+                manager.recorder.granted(pool, granted, self.owner, column, table.end() - fresh)
             source = self.partial[column]
             if source == NO_PAGE:
                 continue
@@ -222,7 +222,7 @@ class SequenceCache:
                 continue
             table.pages[-1] = page
             table.row = None
-            manager.recorder.granted(pool, array("i", (page,)), self.owner)
+            manager.recorder.granted(pool, array("i", (page,)), self.owner, column, table.end() - 1)
             manager.recorder.copied(pool, source, page, self.claimed % manager.page_size)
             pool.release_locked(array("i", (source,)))
 
@@ -284,11 +284,11 @@ class SequenceCache:
                     self._release_stale(column, stale_end)
             for column, (_, grow) in enumerate(plans):
                 if grow > 0:
-                    pool = manager.pools[column]
+                    pool, table = manager.pools[column], self.tables[column]
                     granted = pool.grant(grow)
-                    self.tables[column].pages.extend(granted)
-                    self.tables[column].row = None
-                    manager.recorder.granted(pool, granted, self.owner)
+                    table.pages.extend(granted)
+                    table.row = None
+                    manager.recorder.granted(pool, granted, self.owner, column, table.end() - grow)
         if blocks < self.blocks:
             self._shrink(blocks)
         self.blocks, self.backed = blocks, blocks * size

@@ -9,6 +9,7 @@ from model.ops import World
 from scenarios.expect import Expectation
 from scenarios.schema import Scenario
 from scenarios.user_rules import is_own
+from sim.clock import Clock
 from sim.crashes import ENDS, Hang, crashed
 from sim.result import RunResult
 from sim.ticket import RequestTiming
@@ -24,6 +25,7 @@ class Course:
     acceptance: str
     acceptance_mode: str
     timings: list[RequestTiming] = field(default_factory=list)
+    clocks: list[Clock] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     duration_ns: int = 0
     device_busy_ns: int = 0
@@ -89,6 +91,7 @@ def gather(world: World | Cluster, name: str, seed: int, course: Course, expecte
         interrupted=course.interrupted,
         ops=list(world.ops or ()),
         logs=[worker.log for worker in world.workers],
+        clocks=course.clocks,
     )
 
 

@@ -6,7 +6,7 @@ on its way; the two ways do not hold up each other.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from random import Random
 
@@ -34,12 +34,16 @@ class LinkProfile:
 
 
 class HostLink:
-    """Carries the copies of one world. ``ended`` fires, and is replaced, whenever one lands or is lost."""
+    """Carries the copies of one world. ``ended`` fires, and is replaced, whenever one lands or is lost; ``mark`` is
+    called just before."""
 
-    def __init__(self, env: Environment, world: World, profile: LinkProfile, seed: int) -> None:
+    def __init__(
+        self, env: Environment, world: World, profile: LinkProfile, seed: int, mark: Callable[[], None]
+    ) -> None:
         assert world.engine.book is not None
         self.env, self.world, self.profile, self.seed = env, world, profile, seed
         self.book: CopyBook = world.engine.book
+        self.mark = mark
         self.ended = env.event()
         self.doomed = [0, 0]  # loads, stores that are lost next, whatever is drawn
         self._moved = env.event()  # a step settled or a copy ended: what waits may look again
@@ -76,6 +80,7 @@ class HostLink:
             copy = self.book.open[number]
             name = list(self.world.engine.twin.pools)[copy.pool]
             yield self.env.timeout(self.profile.copy_ns(self._page_bytes[name]))
+            self.mark()
             self.world.apply(Lose(number) if self._fails(number, copy.store) else Land(number))
             self.settled()
             ended, self.ended = self.ended, self.env.event()

@@ -35,6 +35,7 @@ class Side(World):
         self.inner = pair.workers[place]
         self.engine = self.inner.engine
         self.config: EngineConfig = self.inner.config
+        self.log = self.inner.log
 
     def apply(self, op: At | Op) -> Outcome:
         """Hand an op for this worker to the pair."""
@@ -104,6 +105,7 @@ class PairServer(Server):
         for half in self.halves:
             half.tickets = self.tickets
             half.moved = self._moved
+        self.clocks = [clock for half in self.halves for clock in half.clocks]
         self.connect(Link(), 0)
 
     def connect(self, link: Link, seed: int) -> None:
@@ -115,11 +117,16 @@ class PairServer(Server):
 
     def apply(self, op: At | Op) -> Outcome:
         """Apply a client's input, or a disturbance, and wake whoever sleeps."""
+        self.mark()
         outcome = self.pair.apply(op)
         for half in self.halves:
             half.wake()
         self._moved()
         return outcome
+
+    def mark(self) -> None:
+        for half in self.halves:
+            half.mark()
 
     def busy_ns(self) -> int:
         """Nanoseconds that the two devices have computed, on average."""
@@ -132,6 +139,7 @@ class PairServer(Server):
             self.env.process(half.run())
         while True:
             for request_id in self.pair.ready():
+                self.mark()
                 if self.pair.apply(Send(request_id)).applied:
                     self.env.process(self._transfer(request_id))
             self.iteration = self.halves[DECODE].iteration
@@ -147,6 +155,7 @@ class PairServer(Server):
         lost = self._lost(request_id)
         while True:  # the write starts behind the steps that were in flight when it was granted
             end = Abort(request_id, self.link.recompute) if lost else Arrive(request_id)
+            self.mark()
             outcome = self.pair.apply(end)
             if outcome.applied or request_id not in self.pair.transfers:
                 break

@@ -11,6 +11,7 @@ from model.events import EventLog
 from model.invariants import Violation
 from model.ops import At, Op
 from model.request import RequestRecord, Totals
+from sim.clock import Clock
 from sim.summary import latencies, speculation, throughput, window_coverage
 from sim.ticket import RequestTiming
 
@@ -27,8 +28,8 @@ class RunResult:
     acceptance length of a run is measured. ``checked`` counts evaluations per law.
     ``missed`` has one line for each expectation that the run missed; ``notes`` what a reader must know, such as
     disturbances that hit nothing.
-    ``timings`` is empty and ``duration_ns`` 0 for a replay of ops, which has no clock. An ``interrupted`` run holds
-    what was found up to then: no end-of-run laws, no expectations, no digests.
+    ``timings`` and ``clocks`` (one for each log) are empty and ``duration_ns`` 0 for a replay of ops, which has no
+    clock. An ``interrupted`` run holds what was found up to then: no end-of-run laws, no expectations, no digests.
     """
 
     scenario: str
@@ -53,6 +54,7 @@ class RunResult:
     interrupted: bool = False
     ops: list[At | Op] = field(default_factory=list)
     logs: list[EventLog] = field(default_factory=list)
+    clocks: list[Clock] = field(default_factory=list)
 
     @property
     def drafts(self) -> int:

@@ -123,7 +123,7 @@ def _serve(
         server.connect(scenario.workers.link, scenario.seed)
     link = link_profile(scenario.host_link)
     if link is not None and isinstance(world, World):
-        server.host_link = HostLink(env, world, link, scenario.seed)
+        server.host_link = HostLink(env, world, link, scenario.seed, server.mark)
     course.notes += world.notes
     disturbances.attach(env, server)
     Clients(env, server, workload, scenario.seed)
@@ -141,6 +141,7 @@ def _serve(
     else:
         disturbances.close(server.iteration)
     course.notes.extend(disturbances.notes)
+    course.clocks = server.clocks
     course.timings = [server.tickets[request_id].timing() for request_id in sorted(server.tickets)]
     return course
 

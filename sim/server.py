@@ -22,6 +22,7 @@ from model.ops import At, Cancel, Dispatch, Fail, Op, Outcome, Settle, Submit, S
 from model.plan import StepPlan
 from scenarios.workload import Workload
 from sim.acceptance import BLOCK, Acceptance
+from sim.clock import Clock
 from sim.cost import CostProfile
 from sim.link import HostLink
 from sim.ticket import Ticket
@@ -57,11 +58,13 @@ Ended = Callable[[Ticket], None]
 
 
 class Flight(NamedTuple):
-    """A dispatched step, the plan of each worker in it, and the times at which the device starts and ends it."""
+    """A step, the plan of each worker in it, and the times at which the device starts and ends it and the host
+    dispatched it."""
 
     plans: tuple[StepPlan | None, ...]
     start_ns: int
     finish_ns: int
+    dispatch_ns: int
 
     @property
     def waits(self) -> tuple[int, ...]:
@@ -94,6 +97,9 @@ class Server:
         self.measured: Measured | None = None  # then ``acceptance`` is not asked
         self.tickets: dict[int, Ticket] = {}
         self.iteration = 0
+        self.clocks = [Clock() for _ in world.workers]
+        self._logs = [worker.log.decisions for worker in world.workers]
+        self._marked_ns = -1
         self._device_busy_ns = 0
         self._before = before
         self._ended = ended
@@ -131,6 +137,7 @@ class Server:
 
     def apply(self, op: At | Op) -> Outcome:
         """Apply an input that is neither a dispatch nor a settle, and wake the server if it sleeps."""
+        self.mark()
         outcome = self.world.apply(op)
         if self.host_link is not None:
             self.host_link.poll()
@@ -138,6 +145,14 @@ class Server:
             wake, self._wake = self._wake, None
             wake.succeed()
         return outcome
+
+    def mark(self) -> None:
+        """What the workers log from here on happens now; called ahead of every op."""
+        now = int(self.env.now)
+        if now != self._marked_ns:
+            self._marked_ns = now
+            for clock, log in zip(self.clocks, self._logs, strict=True):
+                clock.mark(log.count, now)
 
     def busy_ns(self) -> int:
         """Nanoseconds that the device has computed up to now: of a step in flight, only what is over."""
@@ -164,9 +179,11 @@ class Server:
                 wait = max(flights[0].finish_ns, host_free_ns) - env.now
                 if wait > 0:
                     yield env.timeout(wait)
-                for worker, plan in enumerate(flights.popleft().plans):
+                flight = flights.popleft()
+                for worker, plan in enumerate(flight.plans):
                     if plan is not None:
                         self._settle(worker, plan)
+                        self._time(worker, plan, flight)
             elif world.has_work() and self._idle_passes <= limits.stall_passes:
                 self._idle_passes += 1  # the executor's loop passes again, until the deadlock detector speaks
                 yield env.timeout(max(host_ns, 1))
@@ -177,7 +194,9 @@ class Server:
 
     def _dispatch(self) -> bool:
         """Schedule one iteration; False if the engine has nothing to run."""
-        outcome = self.world.apply(OPS[self._before(self.iteration)])
+        forward = OPS[self._before(self.iteration)]
+        self.mark()
+        outcome = self.world.apply(forward)
         if not outcome.applied:
             return False
         self.iteration += 1
@@ -190,16 +209,16 @@ class Server:
         start = max(int(self.env.now) + self.cost.host_ns, self._device_free_ns)
         self._device_free_ns = start + cost
         self._device_busy_ns += cost
-        self._flights.append(Flight(plans, start, self._device_free_ns))
+        self._flights.append(Flight(plans, start, self._device_free_ns, int(self.env.now)))
         return True
 
     def _postpone(self) -> None:
         """A copy that the oldest step waits for ended now: the device starts no earlier."""
         free = int(self.env.now)
-        for place, (plans, start, finish) in enumerate(self._flights):
+        for place, (plans, start, finish, dispatch) in enumerate(self._flights):
             begin = max(start, free)
             free = begin + finish - start
-            self._flights[place] = Flight(plans, begin, free)
+            self._flights[place] = Flight(plans, begin, free, dispatch)
         self._device_free_ns = free
 
     def _step_ns(self, worker: int, plan: StepPlan) -> int:
@@ -231,6 +250,7 @@ class Server:
             accepted = tuple([draw(tickets[row.request_id]) if row.real_drafts else 1 for row in plan.generation])
         else:
             accepted = (1,) * len(plan.generation)
+        self.mark()
         outcome = self.world.apply(self.at(worker, Settle(accepted)))
         if self.host_link is not None:
             self.host_link.settled()
@@ -247,6 +267,12 @@ class Server:
                 ticket.counts.append(tokens)
             if finished:
                 self._end(ticket)
+
+    def _time(self, worker: int, plan: StepPlan, flight: Flight) -> None:
+        """A plan was settled; that of ranks, which look like one worker, is every rank's."""
+        clocks = self.clocks if len(flight.plans) == 1 else self.clocks[worker : worker + 1]
+        for clock in clocks:
+            clock.settled(plan.iteration, flight.dispatch_ns, flight.start_ns, flight.finish_ns, int(self.env.now))
 
     def _draw(self, ticket: Ticket) -> int:
         """Tokens that the next verify step of real drafts commits; 1, which is ignored, after the request ended."""

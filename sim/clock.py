@@ -1,0 +1,29 @@
+"""When things happened: the simulated clock beside the event log, in integer nanoseconds. No digest covers it."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+
+STEP_FIELDS = ("iteration", "dispatch_ns", "start_ns", "finish_ns", "settle_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Times of one worker.
+
+    ``steps`` holds a row of :data:`STEP_FIELDS` for each settled plan: when the host dispatched it, when the device
+    began and ended it, when the host settled it. ``marks`` holds pairs of a place in the worker's log of decisions and
+    a time: records from that place on, up to the place of the next pair, were made at that time.
+    """
+
+    steps: array[int] = field(default_factory=lambda: array("q"))
+    marks: array[int] = field(default_factory=lambda: array("q"))
+
+    def settled(self, iteration: int, dispatch_ns: int, start_ns: int, finish_ns: int, settle_ns: int) -> None:
+        """A plan was settled."""
+        self.steps.fromlist([iteration, dispatch_ns, start_ns, finish_ns, settle_ns])
+
+    def mark(self, place: int, now_ns: int) -> None:
+        """Records from ``place`` on are made at ``now_ns``."""
+        self.marks.fromlist([place, now_ns])
