@@ -18,7 +18,7 @@ interrupts.leave_at_once()
 import typer  # noqa: E402
 import typer.core  # noqa: E402
 
-from reports import device_commands, options, train_commands  # noqa: E402
+from reports import check_commands, device_commands, options, train_commands  # noqa: E402
 
 if TYPE_CHECKING:
     from model.builds import Build
@@ -353,6 +353,7 @@ def _stages() -> train_commands.Stages:
 
 
 train_commands.register(app, _stages)
+check_commands.register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
