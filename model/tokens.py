@@ -126,19 +126,19 @@ def prefix_sums(tokens: NDArray[np.uint32], start: int, carry: int) -> NDArray[n
     count = len(tokens)
     sums = np.empty(count, dtype=U64)
     running = U64(carry)
-    with np.errstate(over="ignore"):
-        for begin in range(0, count, _SPAN):
-            end = min(begin + _SPAN, count)
-            part = sums[begin:end]
-            np.multiply(np.arange(start + begin, start + end, dtype=U64), _STRIDE, out=part)
-            part += tokens[begin:end].astype(U64)
-            part *= _FACTOR_1
-            part ^= part >> _33
-            part *= _FACTOR_2
-            part ^= part >> _29
-            np.cumsum(part, out=part)
+    for begin in range(0, count, _SPAN):
+        end = min(begin + _SPAN, count)
+        part = sums[begin:end]
+        np.multiply(np.arange(start + begin, start + end, dtype=U64), _STRIDE, out=part)
+        part += tokens[begin:end]
+        part *= _FACTOR_1
+        part ^= part >> _33
+        part *= _FACTOR_2
+        part ^= part >> _29
+        np.cumsum(part, out=part)
+        if running:
             part += running
-            running = part[-1]
+        running = part[-1]
     return sums
 
 

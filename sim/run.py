@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from simpy import Environment
 
@@ -21,6 +19,7 @@ from sim.cost import CostProfile
 from sim.crashes import ENDS
 from sim.disturbances import Disturbances
 from sim.feasible import refuse_impossible
+from sim.garbage import rare_collections
 from sim.gathering import MEASURED, RECORDED, Course, finish, note_crash
 from sim.link import HostLink
 from sim.optrace import load_trace
@@ -129,7 +128,7 @@ def _serve(
     Clients(env, server, workload, scenario.seed)
     env.process(server.run())
     try:
-        with _rare_collections():
+        with rare_collections():
             env.run()
     except KeyboardInterrupt:
         course.interrupted = True
@@ -144,17 +143,6 @@ def _serve(
     course.clocks = server.clocks
     course.timings = [server.tickets[request_id].timing() for request_id in sorted(server.tickets)]
     return course
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Let the garbage collector look less often: a run keeps very many tree nodes alive (7 % of a long trace)."""
-    before = gc.get_threshold()
-    gc.set_threshold(200_000, 50, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def apply_ops(

@@ -17,6 +17,8 @@ from model.reader import SENTINELS, Reader
 if TYPE_CHECKING:
     from model.joint import Column
 
+FEW = 16  # blocks that are looked at one by one faster than all at once
+
 Snapshot = list[NDArray[np.bool_]]  # per pool, whether the prefix tree caches what lies in a slot
 
 
@@ -155,57 +157,63 @@ class PromptHoldings:
         self.blocks = cdiv(limit, self.page_size)
         self.several: set[int] = set()  # blocks with more than one cached page in some column
         self.looks_ahead = self.memory.twin.ahead.get(reader.space, 0) > 0
-        covered = [self._coverage(column) for column in self.memory.columns]
-        self.covered = [one.tolist() for one in covered]
-        self.holes = [np.flatnonzero(one < self.page_size).tolist() for one in covered]  # blocks not covered in full
-        self.last = [int(one.nonzero()[0].max(initial=-1)) for one in covered]  # last block covered at all
+        self.covered = [self._coverage(column) for column in self.memory.columns]
+        whole = self.page_size
+        self.holes = [[block for block, cells in enumerate(one) if cells < whole] for one in self.covered]
+        self.last = [max([block for block, cells in enumerate(one) if cells], default=-1) for one in self.covered]
 
     # -- coverage ------------------------------------------------------------------------------------------------
 
-    def _coverage(self, column: Column) -> NDArray[np.int64]:
-        memory, page, blocks = self.memory, self.page_size, self.blocks
-        pool = memory.pool_of[column.index]
-        tags = self.reader.tags[column.index]
+    def _coverage(self, column: Column) -> list[int]:
+        """Leading tokens of each block that some cached page of ``column`` holds."""
+        view, pool = self.reader.views[column.index], self.memory.pool_of[column.index]
         index = self.published.slots[pool]
-        firsts = tags[: self.limit : page]
-        hints = [index.get(tag, -1) for tag in firsts.tolist()]
-        covered = np.zeros(blocks, dtype=np.int64)
-        if hints.count(-1) == blocks:
-            return covered
-        many = [place for place, hint in enumerate(hints) if isinstance(hint, tuple)]
-        for place in many:
-            hints[place] = -1
-        slots = np.array(hints, dtype=np.int64)
-        cells, sealed = memory.cells[pool], np.frombuffer(memory.sealed[pool], dtype=np.int32)
-        cached = self.cached[pool] & (self.published.space[pool] == np.uint64(self.reader.space))
-        found = (slots >= 0) & cached[slots] & (sealed[slots] > 0) & (cells[slots, 0] == firsts)
-        lasts = np.zeros(blocks, dtype=np.uint64)
-        ends = tags[page - 1 :: page][:blocks]
-        lasts[: len(ends)] = ends
-        full = found & (sealed[slots] >= page) & (cells[slots, page - 1] == lasts)
-        covered[full] = page
-        for place in np.flatnonzero(found & ~full).tolist():
-            covered[place] = self._leading(pool, int(slots[place]), tags, place)
-        for place in many:
-            known = index[int(firsts[place])]
-            options = [
-                page
-                if sealed[slot] >= page and cells[slot, page - 1] == lasts[place]
-                else self._leading(pool, slot, tags, place)
-                for slot in (known if isinstance(known, tuple) else (known,))
-                if cached[slot] and sealed[slot] and cells[slot, 0] == firsts[place]
-            ]
+        hints = [index.get(tag) for tag in view[: self.limit : self.page_size].tolist()]
+        covered = [0] * self.blocks
+        known = [(place, hint) for place, hint in enumerate(hints) if hint is not None]
+        if len(known) > FEW:
+            alone = np.array([one for one in known if isinstance(one[1], int)], dtype=np.int64).reshape(-1, 2)
+            self._cover_at_once(covered, column, alone[:, 0], alone[:, 1])
+            known = [one for one in known if isinstance(one[1], tuple)]
+        cached, space, own = self.cached[pool], self.published.space[pool], self.reader.space
+        for place, hint in known:
+            slots = hint if isinstance(hint, tuple) else (hint,)
+            options = [self._leading(pool, slot, view, place) for slot in slots if cached[slot] and space[slot] == own]
             covered[place] = max(options, default=0)
-            if len(options) > 1:
+            if len(options) - options.count(0) > 1:
                 self.several.add(place)
         return covered
 
-    def _leading(self, pool: int, slot: int, tags: NDArray[np.uint64], block: int) -> int:
-        """Leading published cells of a slot that hold the reader's tags of ``block``."""
-        begin = block * self.page_size
-        wanted = tags[begin : begin + self.memory.sealed[pool][slot]]
-        equal = self.memory.cells[pool][slot, : len(wanted)] == wanted
-        return int(len(equal) if equal.all() else np.argmin(equal))
+    def _cover_at_once(
+        self, covered: list[int], column: Column, places: NDArray[np.int64], slots: NDArray[np.int64]
+    ) -> None:
+        """:meth:`_coverage` of the blocks ``places``, for each of which one slot is a hint; both have shape ``[n]``."""
+        memory, page, pool = self.memory, self.page_size, self.memory.pool_of[column.index]
+        cells, sealed = memory.cells[pool], np.frombuffer(memory.sealed[pool], dtype=np.int32)[slots]
+        tags, lasts = self.reader.tags[column.index], places * page + page - 1
+        cached = self.cached[pool][slots] & (self.published.space[pool][slots] == np.uint64(self.reader.space))
+        found = cached & (sealed > 0) & (cells[slots, 0] == tags[places * page])
+        full = found & (sealed >= page) & (lasts < len(tags))
+        full[full] = cells[slots[full], page - 1] == tags[lasts[full]]
+        for place in places[full].tolist():
+            covered[place] = page
+        view = self.reader.views[column.index]
+        for place, slot in zip(places[found & ~full].tolist(), slots[found & ~full].tolist(), strict=True):
+            covered[place] = self._leading(pool, slot, view, place)
+
+    def _leading(self, pool: int, slot: int, tags: memoryview, block: int) -> int:
+        """Leading published cells of a slot that hold the reader's ``tags`` of ``block``."""
+        memory, page = self.memory, self.page_size
+        sealed, flat, cell, begin = memory.sealed[pool][slot], memory.flat[pool], slot * page, block * page
+        if not sealed or flat[cell] != tags[begin]:
+            return 0
+        if sealed >= page and begin + page <= len(tags) and flat[cell + page - 1] == tags[begin + page - 1]:
+            return page  # a tag tells the whole prefix
+        wanted = tags[begin : begin + sealed]
+        found = flat[cell : cell + len(wanted)]
+        if found == wanted:
+            return len(wanted)
+        return next(place for place, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other)
 
     # -- endpoints -----------------------------------------------------------------------------------------------
 

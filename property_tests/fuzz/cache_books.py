@@ -8,6 +8,7 @@ every table every so often and says whether that was so.
 from __future__ import annotations
 
 from array import array
+from itertools import compress
 
 from model.eviction import DROPPABLE, FREE, HELD, LOCKED
 from model.joint import Twin
@@ -25,24 +26,37 @@ class PoolBook:
         self.pool = pool
         self.locks = array("i", bytes(4 * pool.total))
         self.holds = array("i", bytes(4 * pool.total))
-        self.seen_locks, self.seen_holds, self.seen_state = array("i"), array("i"), b""
-        self.nodes: list[Node | None] = []
+        self.turned = set(range(pool.total))  # pages whose references changed since it was found sound
+        self.wanted = bytearray(pool.total)  # state of each page as references and index make it
+        self.nodes: list[Node | None] = [None] * pool.total
         self.cached: list[tuple[int, Node]] = []  # pages that ``nodes`` are behind
         self.slots = array("i")
         self.all_slots = list(range(pool.total))
         self.entered: list[int] = []  # pages that came under a node in the last look
 
-    def add(self, holding: Holding, sign: int) -> None:
-        """Count the references of one table, or take them back with ``sign`` -1."""
-        locked, pages, sinks, stale = holding
-        counts = self.locks if locked else self.holds
-        for page in memoryview(pages).cast("i"):
+    def replaced(self, was: Holding | None, now: Holding | None) -> None:
+        """One table changed: count its references anew, or only those at its end where nothing else did."""
+        if was is not None and now is not None and was[0] == now[0] and was[2:] == now[2:]:
+            locked, before, after = was[0], was[1], now[1]
+            if after.startswith(before):
+                self._count(locked, after[len(before) :], 1)
+                return
+            if before.startswith(after):
+                self._count(locked, before[len(after) :], -1)
+                return
+        for holding, sign in ((was, -1), (now, 1)):
+            if holding is not None:
+                locked, pages, sinks, stale = holding
+                self._count(locked, pages + sinks, sign)
+                for _, page in stale:
+                    self.holds[page] += sign
+                    self.turned.add(page)
+
+    def _count(self, locked: bool, pages: bytes, sign: int) -> None:
+        counts, ids = self.locks if locked else self.holds, memoryview(pages).cast("i")
+        for page in ids:
             counts[page] += sign
-        if sinks:
-            for page in memoryview(sinks).cast("i"):
-                counts[page] += sign
-        for _, page in stale:
-            self.holds[page] += sign
+        self.turned.update(ids)
 
     def sound(self) -> bool:
         """Whether states, lists, counters and the evictor's rings are what the references and the index make them."""
@@ -51,30 +65,28 @@ class PoolBook:
             self.entered = []
         if pool.locks != self.locks or pool.holds != self.holds:
             return False
-        node, state = pool.node, pool.state
-        if (
-            state == self.seen_state
-            and node == self.nodes
-            and pool.slot == self.slots
-            and self.seen_locks == self.locks
-            and self.seen_holds == self.holds
-        ):
+        node, state, locks, holds = pool.node, pool.state, self.locks, self.holds
+        known = node == self.nodes
+        if known and not self.turned and state == self.wanted and pool.slot == self.slots:
             return True
-        wanted = bytearray(
-            [
-                LOCKED if locked else HELD if held else FREE if cached is None else DROPPABLE
-                for locked, held, cached in zip(self.locks, self.holds, node, strict=True)
-            ]
-        )
+        wanted, turned = self.wanted, self.turned
+        if not known:
+            turned = turned.union(
+                [page for page, one, other in zip(self.all_slots, node, self.nodes, strict=True) if one is not other]
+            )
+        for page in turned:
+            cached = node[page]
+            wanted[page] = LOCKED if locks[page] else HELD if holds[page] else FREE if cached is None else DROPPABLE
         if state != wanted or not self._listed(wanted) or not self._reachable(wanted):
             return False
-        if node != self.nodes and not self._cached():
+        if not known and not self._cached():
             return False
-        if self.entered or len(self.nodes) != len(node) or node != self.nodes:
+        if not known:
             self.nodes = node[:]
             self.cached = [(page, behind) for page, behind in enumerate(node) if behind is not None]
-        self.seen_state, self.slots = wanted, pool.slot[:]
-        self.seen_locks, self.seen_holds = pool.locks[:], pool.holds[:]
+        if pool.slot != self.slots:
+            self.slots = pool.slot[:]
+        self.turned = set()
         return True
 
     def _listed(self, wanted: bytearray) -> bool:
@@ -86,7 +98,7 @@ class PoolBook:
             return False
         if not pool.host_pages:
             return pool.droppable == wanted.count(DROPPABLE) and pool.demotable == wanted.count(HELD)
-        taken = [slot for slot, state in zip(pool.slot, wanted, strict=True) if state != FREE]
+        taken = [*compress(pool.slot, wanted)]  # FREE is 0
         edge, host = pool.device_pages, [0, 0, 0, 0]
         if taken and max(taken) >= edge:
             for slot, state in zip(pool.slot, wanted, strict=True):
@@ -113,7 +125,7 @@ class PoolBook:
     def _cached(self) -> bool:
         """Whether the nodes that came to cache a page since it was seen last know it, and their key finds them."""
         pool = self.pool
-        known = self.nodes or [None] * pool.total
+        known = self.nodes
         self.entered = [page for page, node in enumerate(pool.node) if node is not None and node is not known[page]]
         for page in self.entered:
             node = pool.node[page]
@@ -157,11 +169,7 @@ class Books:
             for column, pool in enumerate(manager.pools):
                 was, is_now = old[column] if old else None, new[column] if new else None
                 if was != is_now:
-                    book = self.pools[pool.name]
-                    if was is not None:
-                        book.add(was, -1)
-                    if is_now is not None:
-                        book.add(is_now, 1)
+                    self.pools[pool.name].replaced(was, is_now)
         if any(now):
             self._held[owner] = now
         else:
@@ -173,7 +181,7 @@ class Books:
             return []
         locked = sequence.status is ACTIVE
         return [
-            (locked, table.pages.tobytes(), table.sinks.tobytes(), tuple(stale))
+            (locked, table.pages.tobytes(), table.sinks.tobytes(), tuple(stale) if stale else ())
             for table, stale in zip(sequence.tables, sequence.stale, strict=True)
         ]
 

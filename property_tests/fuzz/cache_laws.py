@@ -125,22 +125,22 @@ class CacheLaws:
         spans, columns, slots = [life.lookahead for life in tree.lifecycles], pool.column, pool.slot
         if cached is None:
             cached = [(page, node) for page, node in enumerate(pool.node) if node is not None]
-        for page, node in cached:
-            column = columns[page]
-            if column >= len(spans):
-                continue
-            coverage = node.coverage[column]
-            if coverage - spans[column] > sealed[slots[page]]:
-                self._report(
-                    "PUB",
-                    "a key promises more of a page than was published of it",
-                    self._tenant(pool, page),
-                    pool,
-                    page,
-                    node.ordinal * self.page,
-                    f"{sealed[slots[page]]} tokens",
-                    f"{coverage} tokens",
-                )
+        known = len(spans)
+        for page, node in [
+            (page, node)
+            for page, node in cached
+            if (column := columns[page]) < known and node.coverage[column] - spans[column] > sealed[slots[page]]
+        ]:
+            self._report(
+                "PUB",
+                "a key promises more of a page than was published of it",
+                self._tenant(pool, page),
+                pool,
+                page,
+                node.ordinal * self.page,
+                f"{sealed[slots[page]]} tokens",
+                f"{node.coverage[columns[page]]} tokens",
+            )
 
     # -- around claims, growth and commits -----------------------------------------------------------------------
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from array import array
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model.cells import CellStore
 from model.config import Scope
@@ -23,7 +26,7 @@ from model.plan import Record
 from model.reader import PROVISIONAL, SENTINELS, Reader
 from model.request import Request
 from model.table import NO_PAGE
-from model.tokens import cell_tags, named_seed
+from model.tokens import TokenStream, mix64_array, named_seed
 
 _GRANT, _COPY, _MOVE, _PUBLISH, _CLAIM = (
     int(record) for record in (Record.GRANT, Record.COPY, Record.MOVE, Record.PUBLISH, Record.CLAIM)
@@ -35,6 +38,12 @@ _READS = {"unwritten": ("INIT", "a cell that was never written"), "provisional":
 def _cell_seed(name: str, span: int, draft: bool, scope: Scope) -> int:
     weights = (scope.target_weights, scope.draft_weights) if draft else (scope.target_weights,)
     return named_seed("cell", name, span, scope.adapter, scope.salt, *weights)
+
+
+def alike_tags(stream: TokenStream, span: int, seeds: list[int]) -> list[NDArray[np.uint64]]:
+    """:func:`model.tokens.cell_tags` of all cells that ``span`` further tokens are known for, by seed."""
+    mixed = np.array(seeds, dtype=np.uint64)[:, None] ^ stream.sums(span, stream.length)
+    return list(mix64_array(mixed.ravel()).reshape(mixed.shape))
 
 
 class CacheMemory(CellStore):
@@ -55,12 +64,14 @@ class CacheMemory(CellStore):
         """The request's tokens become known: what each of its cells has to hold."""
         stream, scope = request.stream, request.spec.scope
         assert stream is not None and request.keys is not None
-        seeds, tags = [], []
-        for column in self.columns:
-            span = column.lifecycle.lookahead if column.draft else 0
-            seed = _cell_seed(column.lifecycle.name, span, column.draft, scope)
-            seeds.append(seed)
-            tags.append(cell_tags(stream, 0, stream.length - span, span, seed))
+        spans = [column.lifecycle.lookahead if column.draft else 0 for column in self.columns]
+        seeds = [
+            _cell_seed(column.lifecycle.name, span, column.draft, scope)
+            for column, span in zip(self.columns, spans, strict=True)
+        ]
+        tags: list[NDArray[np.uint64]] = []
+        for span, alike in groupby(zip(spans, seeds, strict=True), itemgetter(0)):
+            tags += alike_tags(stream, span, [seed for _, seed in alike])
         reader = Reader(request, request.owner, request.claim, request.keys.seed, tags, seeds)
         self.readers[request.owner] = reader
         return reader

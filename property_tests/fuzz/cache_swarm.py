@@ -37,6 +37,7 @@ from sim.cacheops import (
     Suspend,
 )
 from sim.crashes import Hang
+from sim.garbage import rare_collections
 
 NEEDED = (Create, Claim, Chunk, Commit)
 OTHERS = (Row, Revert, Resume, Suspend, Close, Evict, Offload, Load)
@@ -44,7 +45,7 @@ WEIGHTS = (3, 1, 10)
 OFF = 30  # percent of the other kinds that one program does without
 LENGTHS = (80, 160, 320)
 LIVE = 6  # requests at once
-EVICTED_TO = (0, 1, 2, 3, 5, 8)
+KEPT, OFFLOADED = 9, 6  # pages that an eviction leaves are below the first; an offload takes up to so many
 MIX = Mix()
 
 
@@ -74,7 +75,7 @@ class CacheSwarm:
             kinds = [kind for kind in kinds if kind is not Offload and kind is not Load]
         self.kinds = kinds
         self._table = [kind for kind in kinds for _ in range(choices.pick(WEIGHTS))]
-        self.pools = list(world.twin.pools)
+        self.pools = list(world.twin.pools.values())
         self.width = 1 + world.config.drafter.drafts
         self.page = world.config.limits.page_size
 
@@ -92,13 +93,13 @@ class CacheSwarm:
     def draw(self, kind: type[CacheOp]) -> CacheOp:
         """An op of ``kind`` for somebody for whom it is legal; where there is nobody, what brings somebody on."""
         choices = self.choices
-        if kind is Evict:
-            return Evict(choices.pick(self.pools), choices.pick(EVICTED_TO))
-        if kind is Offload:
-            return Offload(choices.pick(self.pools), 1 + choices.below(6))
         entries = list(self.world.entries.values())
+        if kind is Evict or kind is Offload:
+            return self._make_room(kind) or self._on(entries)
         if kind is Create:
             return self._create() if len(entries) < LIVE else self._on(entries)
+        if kind is Claim and not self.world.twin.has_room():
+            return self._on(entries)
         fits = _FITS.get(kind)
         chosen = entries if fits is None else [entry for entry in entries if fits(entry)]
         return self._for(kind, choices.pick(chosen)) if chosen else self._on(entries)
@@ -112,10 +113,24 @@ class CacheSwarm:
             return Commit(number, 1 + choices.below(self.width))
         return kind(number)  # type: ignore[call-arg]
 
+    def _make_room(self, kind: type[CacheOp]) -> CacheOp | None:
+        """An eviction or an offload from a pool that has pages for it; ``None`` where none has."""
+        evicts = kind is Evict
+        room = [(pool, pool.droppable if evicts else pool.host_pages and pool.obtainable()) for pool in self.pools]
+        room = [(pool, pages) for pool, pages in room if pages]
+        if not room:
+            return None
+        pool, pages = self.choices.pick(room)
+        if evicts:
+            return Evict(pool.name, self.choices.below(min(pages, KEPT)))
+        return Offload(pool.name, 1 + self.choices.below(min(pages, OFFLOADED)))
+
     def _on(self, entries: list[Entry]) -> CacheOp:
         """The next step of somebody's life."""
         if len(entries) < 2:
             return self._create()
+        if not self.world.twin.has_room():
+            entries = [entry for entry in entries if entry.claimed]
         return self._for(*next_step(self.choices.pick(entries)))
 
     def _create(self) -> CacheOp:
@@ -152,10 +167,11 @@ _FITS: dict[type[CacheOp], Callable[[Entry], bool]] = {
 def play_cache(choices: Choices, build: Build, mix: Mix = MIX, check: str = "touched") -> CacheWorld:
     """Generate one program and run it on ``build``, up to the first broken law."""
     world = CacheWorld(cache_config(choices, mix), build, check)
-    try:
-        CacheSwarm(world, choices, mix).run(choices.pick(LENGTHS))
-    except Hang as hang:  # between two ops
-        world.end(hang)
+    with rare_collections():
+        try:
+            CacheSwarm(world, choices, mix).run(choices.pick(LENGTHS))
+        except Hang as hang:  # between two ops
+            world.end(hang)
     return world
 
 

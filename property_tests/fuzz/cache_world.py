@@ -75,21 +75,18 @@ class CacheWorld:
         if self.crashed:
             return "the model crashed"
         self.ops.append(op)
-        why = self._guarded(lambda: _APPLY[type(op)](self, op))
+        try:
+            why = _APPLY[type(op)](self, op)
+        except Disagreement:
+            raise
+        except ENDS as error:
+            self.end(error)
+            why = ""
         if why:
             self.skips += 1
         else:
             self.steps += 1
         return why
-
-    def _guarded(self, act: Callable[[], str]) -> str:
-        try:
-            return act()
-        except Disagreement:
-            raise
-        except ENDS as error:
-            self.end(error)
-            return ""
 
     def end(self, error: BaseException) -> None:
         """Tell of ``error`` as a broken law; nothing more is carried out."""
@@ -111,14 +108,16 @@ class CacheWorld:
 
     def drain(self) -> None:
         """Everybody leaves; nothing may stay held."""
-        if not self.crashed:
-            self._guarded(self._drain)
-
-    def _drain(self) -> str:
-        for entry in list(self.entries.values()):
-            self._leave(entry)
-        self.laws.drained()
-        return ""
+        if self.crashed:
+            return
+        try:
+            for entry in list(self.entries.values()):
+                self._leave(entry)
+            self.laws.drained()
+        except Disagreement:
+            raise
+        except ENDS as error:
+            self.end(error)
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -362,7 +361,7 @@ class CacheWorld:
         if pages > pool.obtainable():
             return f"pool {op.pool!r} cannot give {pages} pages"
         granted = pool.grant(pages)
-        self.engine.recorder.granted(pool, granted, -1)
+        self.engine.recorder.granted(pool, granted, -1, -1, -1)
         pool.release_locked(granted)
         self.features["offload"] += 1
         self.laws.after(-1)

@@ -25,7 +25,7 @@ from sim.findings import Failure
 
 # Fault, law that must speak first, seeds to search through, most ops of its minimal program.
 KNOWN_BAD = (
-    ("last-manager-wins", ("WINDOW", "REUSE"), 40, 12),
+    ("last-manager-wins", ("WINDOW", "REUSE"), 40, 17),
     ("copy-in-place", ("OWN",), 10, 9),
     ("target-first-no-limit", ("FRONT",), 20, 16),
     ("optional-partial-claim", ("WINDOW", "KEY", "OWN"), 20, 14),
@@ -38,7 +38,7 @@ KNOWN_BAD = (
     ("evict-target-only", ("REF",), 10, 5),
     ("draft-context-kept", ("REF",), 10, 3),
     ("tail-not-recorded", ("REF",), 10, 4),
-    ("target-not-reverted", ("ROLLBACK",), 60, 14),
+    ("target-not-reverted", ("ROLLBACK",), 60, 17),
     ("release-early", ("WINDOW",), 10, 8),
     ("reserve-twice", ("ADMIT",), 10, 3),
     ("loads-into-last-pages", ("REF", "KEY"), 30, 16),

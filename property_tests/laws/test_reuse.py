@@ -8,6 +8,7 @@ import pytest
 
 from model.builds import BUILDS
 from model.config import PublishPolicy
+from model.invariants import holdings
 from model.invariants.holdings import PromptHoldings
 from model.joint import Column
 from model.ops import World
@@ -57,6 +58,28 @@ def test_the_deepest_endpoint_is_that_of_brute_force(seed: int, monkeypatch: pyt
     assert bool(seen) == (serving.config.policy is not PublishPolicy.NONE)
     if seen:
         assert any(any(covered) for held in seen for covered in held.covered)
+
+
+@pytest.mark.parametrize("seed", range(340, 352))
+def test_blocks_looked_at_one_by_one_and_all_at_once_hold_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prompt of few known blocks is read cell by cell, one of many by arrays: the two are one answer."""
+    compared = 0
+    construct = PromptHoldings.__init__
+
+    def both(held: PromptHoldings, *arguments: object) -> None:
+        nonlocal compared
+        found = []
+        for few in (0, 1 << 30):
+            monkeypatch.setattr(holdings, "FEW", few)
+            construct(held, *arguments)  # pyright: ignore[reportArgumentType]
+            found.append((held.covered, held.holes, held.last, held.several))
+        assert found[0] == found[1]
+        compared += any(map(any, held.covered))
+
+    monkeypatch.setattr(PromptHoldings, "__init__", both)
+    serving, driver = random_world(seed, CORRECT[seed % len(CORRECT)])
+    assert driver.run()
+    assert compared or serving.config.policy is PublishPolicy.NONE
 
 
 def forgetful(build: str, check: str) -> World:
