@@ -10,13 +10,14 @@ from pathlib import Path
 from model.builds import Build
 from reports import terminal
 from reports.catalogue import find_build
-from reports.comparison import Comparison, compare, document, markdown
+from reports.comparison import Comparison, compare, document
+from reports.comparison_files import PICTURE, write_comparison_files
 from reports.document import INTERRUPTED, dump
-from reports.folder import Output, stamp
+from reports.evidence import Evidence, evidence_of
+from reports.folder import Output
 from reports.sources import TraceFile, folders_below, load_sources, usage
 from scenarios.schema import Scenario
 from scenarios.user_rules import is_own
-from sim.result import RunResult
 from sim.run import run_scenario
 
 
@@ -30,7 +31,7 @@ class Found:
     @property
     def picture(self) -> Path | None:
         """The plot."""
-        return None if self.folder is None else self.folder / "comparison.png"
+        return None if self.folder is None else self.folder / PICTURE
 
 
 def run(
@@ -88,19 +89,19 @@ def show(found: Sequence[Found], json: bool) -> None:
     for one in found:
         terminal.show_comparison(out, one.comparison)
         if one.folder is not None:
-            out.print(f"  written: {one.picture}, and comparison.md, .csv, .json beside it\n", soft_wrap=True)
+            out.print(f"  written: {one.picture}, and Markdown, JSON, CSV and Parquet beside it\n", soft_wrap=True)
 
 
 def _compare(scenario: Scenario, builds: list[Build], check: str) -> Comparison | None:
     """The builds that were finished before Ctrl-C, side by side; ``None`` if there is none."""
-    results: list[RunResult] = []
+    results: list[Evidence] = []
     try:
         for build in builds:
             with terminal.progress(f"{scenario.name} on {build.name}") as tick:
                 result = run_scenario(scenario, build, check=check, progress=tick)
             if result.interrupted:
                 break
-            results.append(result)
+            results.append(evidence_of(result))
     except KeyboardInterrupt:  # between two runs
         pass
     if not results:
@@ -109,14 +110,3 @@ def _compare(scenario: Scenario, builds: list[Build], check: str) -> Comparison 
     historical = {build.name: build.must_fire for build in builds if not (build.correct or is_own(build.name))}
     judged = frozenset({scenario.build, *scenario.builds, *scenario.expect.by_build}) - frozenset(historical)
     return compare(results, historical, judged, left_out=[build.name for build in builds[len(results) :]])
-
-
-def write_comparison_files(folder: Path, comparison: Comparison) -> None:
-    """Fill ``folder`` with the comparison as a picture, Markdown, CSV and JSON."""
-    from reports.plots import write_comparison  # matplotlib takes half a second to import
-
-    write_comparison(comparison, folder / "comparison.png")
-    (folder / "comparison.md").write_text(markdown(comparison), encoding="utf-8")
-    comparison.table.to_csv(folder / "comparison.csv", lineterminator="\n")
-    (folder / "comparison.json").write_text(dump(document(comparison)), encoding="utf-8")
-    stamp(folder, "comparison")

@@ -74,6 +74,7 @@ def violation_document(violation: Violation) -> dict[str, Any]:
 
 def request_rows(result: RunResult) -> list[dict[str, Any]]:
     """One row per request: tokens from the engine's records, times (milliseconds) from the clock if it had one."""
+    looked = result.check != "off"  # with the checks off no memory is kept, and no window has a coverage
     timings: dict[int, RequestTiming] = {timing.request_id: timing for timing in result.timings}
     rows = []
     for record in result.records:
@@ -88,7 +89,9 @@ def request_rows(result: RunResult) -> list[dict[str, Any]]:
                 "tpot_ms": _milliseconds(timing.itl_ns),
                 "e2e_ms": _milliseconds(timing.e2e_ns),
                 "acceptance_length": sum(timing.accepted) / len(timing.accepted) if timing.accepted else None,
-                "coverage_first": timing.coverage_first if timing.accepted else None,
+                "coverage_first": timing.coverage_first if timing.accepted and looked else None,
+                "coverage_mean": timing.coverage_sum / len(timing.accepted) if timing.accepted and looked else None,
+                "shared_tokens": timing.shared,
             }
         rows.append(row)
     return rows

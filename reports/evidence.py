@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 STEP_COLUMNS = {"request_id": "int64", "index": "int64", "accepted": "int64"}
+_TIMED = ("turn", "submit_ms", "ttft_ms", "tpot_ms", "e2e_ms")
 _TEXTS: dict[Hashable, type[object]] = {"session": str, "claim_kind": str, "state": str, "claims": str}
 
 
@@ -170,7 +171,7 @@ def _device(replay: Mapping[str, Any]) -> dict[str, Any]:
 def _with_figures(requests: pd.DataFrame) -> pd.DataFrame:
     """The requests with what follows from their columns; columns that only a run with a clock has are NaN without."""
     frame = requests.copy()
-    for column in ("turn", "submit_ms", "ttft_ms", "tpot_ms", "e2e_ms", "coverage_first"):
+    for column in (*_TIMED, "coverage_first", "coverage_mean", "shared_tokens"):
         frame[column] = numbers(frame, column)
     frame["session"] = frame["session"].fillna("").astype(str) if "session" in frame else ""
     turns = numbers(frame, "turn")

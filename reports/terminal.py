@@ -26,7 +26,8 @@ from rich.table import Table
 from rich.text import Text
 
 from model.invariants import INVARIANTS
-from reports.comparison import NONE, Comparison, readable, shown
+from reports.comparison import NONE, Comparison, readable, sentence, shown
+from reports.comparison_words import footnotes
 from reports.document import plural, summary_of, verdict, violation_document
 from sim.result import RunResult
 
@@ -238,19 +239,22 @@ def show_runs(out: Console, results: list[RunResult]) -> None:
 
 
 def show_comparison(out: Console, comparison: Comparison) -> None:
-    """Builds side by side: metrics down, builds across."""
+    """Arms side by side: what was found in a sentence, then metrics down, arms across, each with its ratio."""
     table = Table(
         title=f"{comparison.scenario}: {plural(comparison.requests, 'request')}, K = {comparison.drafts}",
         title_justify="left",
     )
     table.add_column("")
-    for build in comparison.table.index:
-        table.add_column(str(build), justify="right", header_style="bold")
+    for build in comparison.builds:
+        before = len(comparison.builds) > 1 and build == comparison.baseline
+        table.add_column(f"before: {build}" if before else build, justify="right", header_style="bold")
     for label, *values in readable(comparison).itertuples():
         broken = label in ("laws broken", "violations")
         table.add_row(label, *(Text(value, "red" if broken and value not in ("none", "0") else "") for value in values))
+    show_lines(out, Text(sentence(comparison)))
     show_lines(out, table)
-    out.print(Text(f"  acceptance {comparison.acceptance_mode}: {comparison.acceptance}"), soft_wrap=True)
+    for line in footnotes(comparison):
+        out.print(Text(f"  {line}"), soft_wrap=True)
     if comparison.interrupted:
         out.print(Text(f"  interrupted: no result of {', '.join(comparison.left_out)}", style="yellow"), soft_wrap=True)
     if comparison.warning:

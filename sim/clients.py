@@ -13,6 +13,7 @@ from model.config import RequestSpec
 from model.tokens import Segment, named_seed
 from scenarios.workload import Session, Turn, Workload
 from sim.cost import ns_from_seconds
+from sim.prefixes import SentPrompts
 from sim.server import Server
 
 Process = Generator[Event, object, None]
@@ -33,6 +34,7 @@ class Clients:
         self._branches: dict[tuple[str, int], list[Session]] = {}
         self._conversations = {session.name: index for index, session in enumerate(workload.sessions)}
         self._next_request = 0
+        self._sent = SentPrompts()
         roots = []
         for session in workload.sessions:
             if session.parent is None:
@@ -69,6 +71,7 @@ class Clients:
             prompt = turn.append if turn.whole else prompt + turn.append
             output_seed = named_seed("output", self.seed, session.name, index)
             ticket = self.server.submit(self._request(session, prompt, turn, output_seed), session.name, index)
+            ticket.shared = self._sent.shared(prompt, session.scope)
             yield ticket.done
             for branch in self._branches.get((session.name, index), ()):
                 self.env.process(self._session(branch, prompt if branch.inherit else ()))

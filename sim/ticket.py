@@ -32,6 +32,7 @@ class Ticket:
         "refused",
         "request_id",
         "session",
+        "shared",
         "submit_ns",
         "turn",
     )
@@ -46,6 +47,7 @@ class Ticket:
         self.arrivals = array("q")
         self.counts = bytearray()
         self.accepted = bytearray()
+        self.shared = 0  # tokens of the prompt that an earlier prompt began with
         self.refused = ""  # why the engine did not take it
         self.pending = 0  # drawn for the step that is being settled
         self.block = b""  # draws of the steps from floor(len(accepted), BLOCK) on
@@ -67,6 +69,7 @@ class Ticket:
             bytes(self.accepted),
             self.coverage_first,
             self.coverage_sum,
+            self.shared,
         )
 
 
@@ -78,6 +81,7 @@ class RequestTiming:
     of real drafts. ``turn`` counts from 0 within ``session``; later turns are continuations. ``coverage_first`` is the
     share of the drafter's window that was valid at the first verify step of real drafts (-1: there was none) and
     ``coverage_sum`` the sum of it over all of them, from a look at every eighth where the acceptance is blind to it.
+    ``shared``: tokens at the front of the prompt that one sent before began with.
     """
 
     request_id: int
@@ -90,6 +94,7 @@ class RequestTiming:
     accepted: bytes
     coverage_first: float
     coverage_sum: float
+    shared: int = 0
 
     @property
     def tokens(self) -> int:

@@ -13,6 +13,7 @@ from matplotlib.image import imread
 from property_tests.cli.conftest import Command
 
 ROOT = Path(__file__).resolve().parents[2]
+KINDS = ("csv", "parquet")
 TRACE = ROOT / "docs" / "mooncake_example.jsonl"
 
 
@@ -86,7 +87,8 @@ def test_with_the_checks_off_nothing_is_said_about_laws_and_windows(kvtwin: Comm
 def test_the_files_hold_the_same_figures(kvtwin: Command, tmp_path: Path) -> None:
     assert kvtwin("compare", "x05_repeat", "--builds", "unified-page,unified", "--out", "out").code == 0
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"kvtwin.json", "comparison.png", "comparison.md", "comparison.csv", "comparison.json"}
+    tables = {f"{name}.{kind}" for name in ("comparison", "figures", "requests", "lifecycles") for kind in KINDS}
+    assert names == {"kvtwin.json", "comparison.png", "comparison.md", "comparison.json"} | tables
     table = pd.read_csv(tmp_path / "out/comparison.csv", index_col="build")
     document = json.loads((tmp_path / "out/comparison.json").read_text())
     assert {build["name"]: build["cached_tokens"] for build in document["builds"]} == table["cached_tokens"].to_dict()
