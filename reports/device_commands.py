@@ -46,6 +46,15 @@ class Launch(enum.StrEnum):
     DISPATCH = "dispatch"
 
 
+class Sampling(enum.StrEnum):
+    """How drafts are judged."""
+
+    GREEDY = "greedy"
+    TOKEN = "token"
+    BLOCK = "block"
+    MATCH = "match"
+
+
 class Checks(enum.StrEnum):
     """What a device is asked for beside its own work."""
 
@@ -107,19 +116,31 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
             Path | None,
             typer.Option("--weights", metavar="DIR", help="Natural: the pair in target/ and drafter/ of this folder."),
         ] = None,
+        sampling: Annotated[
+            Sampling,
+            typer.Option("--sampling", help="Natural: greedy, token rejection, block verification, or match samples."),
+        ] = Sampling.GREEDY,
+        temperature: Annotated[
+            float | None, typer.Option("--temperature", metavar="T", help="Of sampling, but greedy; 1.")
+        ] = None,
         exact: Annotated[bool, typer.Option("--exact", help="Kernels whose bits do not depend on the batch.")] = False,
         out: Out = None,
         json: Json = False,
     ) -> None:
         """Replay scenarios on a device that keeps tables, lengths, bases and tags itself: are both memories equal?"""
         from gpu_backend.replay.result import ReplayOrder
-        from reports import replays
+        from reports import replays, sources
 
         interrupts.raise_again()
         place = None if device is None else device.value
         graphs = False if eager else None
         folder = None if weights is None else str(weights)
-        order = ReplayOrder(place, acceptance.value, mode.value, check.value, exact, launch.value, graphs, folder)
+        if temperature is not None and sampling is Sampling.GREEDY:
+            raise sources.usage("expected --temperature beside --sampling token, block or match, found greedy")
+        order = ReplayOrder(
+            place, acceptance.value, mode.value, check.value, exact, launch.value, graphs, folder, sampling.value,
+            1.0 if temperature is None else temperature,
+        )  # fmt: skip
         done = replays.run(tuple(scenario or ()), build, order, out, _opened(room).replay)
         replays.show(done, json)
         raise typer.Exit(replays.exit_code_of(done))

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu_backend.replay.result import Replayed, ReplayOrder
+from gpu_backend.replay.result import GREEDY, Replayed, ReplayOrder
 from model.builds import Build
 from reports import terminal
 from reports.document import INTERRUPTED, dump, plural, run_document, violation_document
@@ -135,7 +135,9 @@ def _said(replayed: Replayed) -> str:
         return f"device: {replayed.device}; acceptance length and losslessness are not measured"
     tokens, ties, rows = (_sum(replayed, name) for name in ("tokens", "ties", "context_rows"))
     counted = f"LOSSLESS held to {plural(tokens, 'token')} ({plural(ties, 'tie')}), SHADOW to {plural(rows, 'row')}"
-    return f"device: {replayed.device}; {replayed.result.scenario}: acceptance length {length:.3f}; {counted}"
+    order = replayed.order
+    how = "greedy" if order.sampling == GREEDY else f"{order.sampling} at temperature {order.temperature:g}"
+    return f"device: {replayed.device}; {replayed.result.scenario}: acceptance length {length:.3f}, {how}; {counted}"
 
 
 def _row(replayed: Replayed) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Target and drafter behind row slots: tokens and drafts of every slot on the device, passes over whatever lanes say.
 
 The caller keeps lengths, tables and bases and hands them in as tensors; nothing here reads one back. Acceptance is
-natural, or forced: then a row's accepted drafts are its stream's tokens and the first rejected one differs.
+natural, by a rule, or forced: then a row's accepted drafts are its stream's tokens and the first rejected one differs.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import torch
 
+from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.modules.drafter import Drafter
 from gpu_backend.modules.target import Target, TargetOutput
-from gpu_backend.modules.verify import Verified, verify
+from gpu_backend.modules.verify import Verified
 from gpu_backend.modules.views import Lane, StepShape
 
 
@@ -21,10 +22,15 @@ class RowModels:
     """``stream`` int64 ``[slots, longest]``: tokens of a slot's request as far as they are known.
 
     ``longest`` leaves room for a verify row behind the last position. ``drafts`` int64 ``[slots, K]``: what a slot's
-    drafter proposed last, placeholders (0) before it did.
+    drafter proposed last, placeholders (0) before it did. ``proposal`` float64 ``[slots, K, vocabulary]``: what they
+    were drawn from, where the rule of ``sampling`` asks for it. ``key`` int64 ``[slots]`` names a slot's request to the
+    draws.
     """
 
-    def __init__(self, target: Target, drafter: Drafter | None, slots: int, longest: int, drafts: int) -> None:
+    def __init__(
+        self, target: Target, drafter: Drafter | None, slots: int, longest: int, drafts: int,
+        sampling: Sampling | None = None,
+    ) -> None:  # fmt: skip
         if drafter is not None and drafter.config.drafts != drafts:
             raise ValueError(f"the drafter drafts {drafter.config.drafts} tokens, rows verify {drafts}")
         self.target, self.drafter = target, drafter
@@ -32,9 +38,14 @@ class RowModels:
         self.stream = torch.zeros((slots, longest), dtype=torch.int64, device=self.device)
         self.drafts = torch.zeros((slots, drafts), dtype=torch.int64, device=self.device)
         self._block = torch.arange(drafts, device=self.device)
+        self.sampling = sampling or Sampling()
+        self.key = torch.zeros(slots, dtype=torch.int64, device=self.device)
+        size = (slots, drafts, target.config.vocabulary)
+        self.proposal = torch.zeros(size, dtype=torch.float64, device=self.device) if self.sampling.proposes else None
 
-    def bind(self, slot: int, tokens: torch.Tensor) -> None:
+    def bind(self, slot: int, tokens: torch.Tensor, key: int = 0) -> None:
         """A slot is another request's now: ``tokens`` int64 ``[n]`` of it are known, nothing is drafted."""
+        self.key[slot].fill_(key)
         self.stream[slot].fill_(0)
         self.stream[slot, : len(tokens)].copy_(tokens, non_blocking=True)
         self.drafts[slot].fill_(0)
@@ -84,7 +95,8 @@ class RowModels:
         token = torch.cat([self.stream[slot, start.long()][:, None], drafts], 1).flatten()
         output = self.target(shape.step(token, start, lanes))
         logits = output.logits.unflatten(0, (rows, -1))
-        verdict = verify(logits, drafts if real is None else torch.where(real[:, None], drafts, -1))
+        offered = None if self.proposal is None else self.proposal[slot][:, : shape.widths[0] - 1]
+        verdict = self.sampling.verify(logits, drafts, self.key[slot], start.long(), offered, real)
         if forced is not None:
             last = self.stream[slot, start.long() + forced]
             return Verified(forced, verdict.choice, last), output
@@ -127,7 +139,9 @@ class RowModels:
         step = shape.step(self.drafter.block_tokens(anchor), start if draft_start is None else draft_start, lanes)
         step.position = shape.positions(start)
         logits = self.drafter(step, self.target)
-        self.drafts[slot] = logits.argmax(-1)
+        self.drafts[slot], offered = self.sampling.draft(logits, self.key[slot], start.long())
+        if self.proposal is not None and offered is not None:
+            self.proposal[slot] = offered
         return logits
 
     def _fold(

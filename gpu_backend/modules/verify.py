@@ -53,9 +53,12 @@ class Differs:
 
 
 def differences(
-    logits: torch.Tensor, output: Sequence[int], dtype: torch.dtype, *, exact: bool = False
-) -> list[Differs]:
+    logits: torch.Tensor, output: Sequence[int], dtype: torch.dtype, *, exact: bool = False,
+    noise: torch.Tensor | None = None,
+) -> list[Differs]:  # fmt: skip
     """Tokens of ``output`` that are not the greedy choice of plain ``logits`` ``[outputs, vocabulary]``.
+
+    With ``noise`` of that shape, in logits, the choice is that of the sum: a sampled output, by draws that are known.
 
     Row ``i`` are the logits behind prompt and ``output[:i]``: plain decoding is asked about the output as it is, so
     that what follows a tie is judged by itself. A difference is ``tied`` if it is within ``TIED`` of ``dtype``;
@@ -63,11 +66,12 @@ def differences(
     """
     found: list[Differs] = []
     wide = logits.double()
-    choice = wide.argmax(-1).tolist()
+    told = wide if noise is None else wide + noise
+    choice = told.argmax(-1).tolist()
     for index, (token, wanted) in enumerate(zip(output, choice, strict=True)):
         if token == wanted:
             continue
-        behind = float(wide[index, wanted] - wide[index, token])
+        behind = float(told[index, wanted] - told[index, token])
         allowed = 0.0 if exact else TIED[dtype] * float(wide[index].abs().max())
         found.append(Differs(index, token, wanted, behind, not exact and behind <= allowed))
     return found

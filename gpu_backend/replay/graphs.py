@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from gpu_backend.layout import UNBACKED
+from gpu_backend.replay.agreed import Agreed
 from gpu_backend.replay.journal import Journal, Landing, Part
 from gpu_backend.replay.memory import DeviceMemory
 from gpu_backend.replay.page_batch import PageBatch, PoolBatch, Room, carry_out, size
@@ -44,7 +45,7 @@ class CapturedModules(Protocol):
         """Whether one pass runs ``rows``; then they are ready to run."""
         ...
 
-    def run(self, rows: StepRows) -> tuple[StepRows, torch.Tensor]:
+    def run(self, rows: StepRows) -> tuple[StepRows, Agreed]:
         """Rows with the tokens that they commit, and what the host is to hear of them; nothing is read back."""
         ...
 
@@ -60,7 +61,7 @@ class Stage:
     view: NDArray[np.int64]
     graph: torch.cuda.CUDAGraph | None = None
     out: torch.Tensor | None = None
-    agreed: torch.Tensor | None = None  # what modules gave
+    agreed: Agreed | None = None  # what modules gave
     landing: Landing | None = None
     journal: Journal | None = None
     copied: torch.cuda.Event | None = None  # instead of a journal, where nothing is read back
@@ -102,7 +103,7 @@ class GenerationSteps:
         self.batches = sorted(batches)
         self.steps = self.captured = self.replayed = 0
         self.modules: CapturedModules | None = None
-        self.agreed: torch.Tensor | None = None  # what they gave in the last step, there until the next one runs
+        self.agreed: Agreed | None = None  # what they gave in the last step, there until the next one runs
         self._sizes: dict[tuple[object, ...], Size] = {}
         # Sets of rules that came up, by the order in which they did: to hash one takes longer than to recognise it.
         self._rules: dict[DeviceRules, int] = {}

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 
+from gpu_backend.acceptance.draws import signed
+from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.calls import AttentionCall, StoreCall
 from gpu_backend.layout import GUARD_PAGE, PoolLayout
 from gpu_backend.modules.config import DrafterConfig, TargetConfig
@@ -21,6 +23,7 @@ from gpu_backend.modules.stack import Runner
 from gpu_backend.modules.target import Target
 from gpu_backend.modules.tier0 import TINY, drafter_for, random_pair
 from gpu_backend.modules.views import Lane, StepShape
+from gpu_backend.replay.agreed import Agreed, Evidence, Ran
 from gpu_backend.replay.columns import DeviceColumn
 from gpu_backend.replay.content import Synthetic
 from gpu_backend.replay.memory import DeviceMemory
@@ -48,12 +51,13 @@ class Modelled(Synthetic):
 
 @dataclass(slots=True)
 class Models:
-    """Target and drafter of one replay, and the content of the pools that hold their rows."""
+    """Target and drafter of one replay, the content of the pools that hold their rows, and how drafts are judged."""
 
     target: Target
     drafter: Drafter
     content: Modelled
     exact: bool
+    sampling: Sampling = field(default_factory=Sampling)
 
     def first(self, column: DeviceColumn) -> tuple[int, int]:
         """Layers ``[first, end)`` of every pool that are a column's."""
@@ -124,28 +128,23 @@ class PoolKernels:
         return getattr(self.memory.kernels, name)
 
 
-@dataclass(slots=True)
-class Ran:
-    """What one generation row's pass gave: tokens that target and drafter agreed on, and the target's choices."""
-
-    row: GenerationRow
-    count: int
-    choice: list[int]
-    start: int  # position of the token that the row began with
-
-
 class ModelRows:
-    """Target and drafter behind the row slots of one memory."""
+    """Target and drafter behind the row slots of one memory. ``evidence``: keep what a rule that asks for the drafts'
+    distribution judged by."""
 
-    def __init__(self, memory: DeviceMemory, models: Models, verify: VerifyRows) -> None:
+    def __init__(self, memory: DeviceMemory, models: Models, verify: VerifyRows, *, evidence: bool = False) -> None:
         self.memory, self.models, self.rule = memory, models, verify
+        self.evidence = evidence and models.sampling.proposes
         target, drafter = copy(models.target), copy(models.drafter)  # cold runs keep their own kernels
         target.run = Runner(PoolKernels(memory), target.run.blocks)  # pyright: ignore[reportArgumentType]
         drafter.run = Runner(PoolKernels(memory), drafter.run.blocks)  # pyright: ignore[reportArgumentType]
         width = 1 + drafter.config.drafts
-        self.slots = RowModels(target, drafter, len(memory.rows.length), memory.rows.longest + width, width - 1)
+        self.slots = RowModels(
+            target, drafter, len(memory.rows.length), memory.rows.longest + width, width - 1, models.sampling
+        )
         self.bound: list[int] = [-1] * len(memory.rows.length)
-        self.drafts: dict[int, torch.Tensor] = {}  # owner without a slot -> what its drafter proposed last
+        # owner without a slot -> what its drafter proposed last, and the distribution behind it
+        self.drafts: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
         self.real = torch.zeros(len(self.bound), dtype=torch.bool, device=memory.device)  # whether a slot's drafts are
         self._real = [False] * len(self.bound)
         self.zero = torch.zeros_like(memory.rows.length)
@@ -159,16 +158,23 @@ class ModelRows:
         memory, slots = self.memory, self.slots
         if before in memory.known:
             self.drafts = {one: drafts for one, drafts in self.drafts.items() if one in memory.known}
-            self.drafts[before] = slots.drafts[slot].clone()
+            self.drafts[before] = self._drafted(slot)
         if owner in self.bound:
             other = self.bound.index(owner)
-            self.drafts[owner], self.bound[other] = slots.drafts[other].clone(), -1
-        stream = memory.known[owner].stream
-        tokens = torch.from_numpy(stream.tokens(0, stream.length).astype("int64"))
-        slots.bind(slot, tokens[: slots.stream.shape[1]].to(memory.device))
+            self.drafts[owner], self.bound[other] = self._drafted(other), -1
+        known = memory.known[owner]
+        tokens = torch.from_numpy(known.stream.tokens(0, known.stream.length).astype("int64"))
+        tokens = tokens[: slots.stream.shape[1]].to(memory.device)
+        slots.bind(slot, tokens, signed(known.spec.output_seed))
         self.bound[slot] = owner
         if owner in self.drafts:
-            slots.drafts[slot] = self.drafts.pop(owner)
+            slots.drafts[slot], proposal = self.drafts.pop(owner)
+            if slots.proposal is not None and proposal is not None:
+                slots.proposal[slot] = proposal
+
+    def _drafted(self, slot: int) -> tuple[torch.Tensor, torch.Tensor | None]:
+        proposal = self.slots.proposal
+        return self.slots.drafts[slot].clone(), None if proposal is None else proposal[slot].clone()
 
     # -- chunks --------------------------------------------------------------------------------------------------
 
@@ -185,7 +191,9 @@ class ModelRows:
         if row.drafts:
             folds = [self._fold_lane(column, slot) for column in memory.draft_columns]
         output = self.slots.context(shape, slot, start, lanes, folds, begin)
-        return int(output.logits[0].argmax()) if row.last else None
+        if not row.last:
+            return None
+        return int(self.models.sampling.token(output.logits, self.slots.key[slot], start + (row.end - row.start)))
 
     # -- verify rows ---------------------------------------------------------------------------------------------
 
@@ -198,7 +206,7 @@ class ModelRows:
             slot = upload([rows[place].slot for place in own], self.memory.device)
             told = None if counts is None else upload([counts[place] for place in own], self.memory.device)
             _, agreed = self.agree(slot, told, width, drafting)
-            ran += self.ran([rows[place] for place in own], agreed)
+            ran += agreed.of([rows[place] for place in own])
         return ran
 
     def ready(self, rows: Sequence[GenerationRow]) -> None:
@@ -216,12 +224,12 @@ class ModelRows:
         width: int,
         drafting: bool,
         active: torch.Tensor | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[torch.Tensor, Agreed]:
         """Verify ``width`` tokens of row slots int64 ``[rows]``, fold and draft; nothing is read back.
 
         Tokens ``told`` int64 ``[rows]`` are committed, ``None`` for what target and drafter agree on. Rows that are not
         ``active`` (bool ``[rows]``) are padding: they read, store and commit nothing. Returns the tokens committed,
-        int64 ``[rows]``, and what the pass gave: int64 ``[rows, 2 + width]`` tokens agreed on, start, choices.
+        int64 ``[rows]``, and what the pass gave.
         """
         memory = self.memory
         shape = self._shape(len(slot), width)
@@ -231,19 +239,18 @@ class ModelRows:
         position = shape.positions(start)
         lanes = [self._target_lane(column, slot, position, shape) for column in memory.target_columns]
         lanes = [replace(lane, active=active) for lane in lanes]
+        drafts, proposal = self.slots.drafts[slot][:, : width - 1], self.slots.proposal
         verdict, output = self.slots.verify(shape, slot, start, lanes, real=real, learns=told is None)
+        evidence = None
+        if self.evidence and proposal is not None:
+            logits = output.logits.unflatten(0, (len(slot), -1))
+            evidence = Evidence(drafts, logits, proposal[slot][:, : width - 1])
         taken = verdict.accepted if told is None else told
         if active is not None:
             taken = torch.where(active, taken, 0)
         if drafting and memory.draft_columns:
             self._pass(slot, start, taken, (shape, output.features), active)
-        return taken, torch.cat([verdict.accepted[:, None], start[:, None], verdict.choice], 1)
-
-    @staticmethod
-    def ran(rows: Sequence[GenerationRow], agreed: torch.Tensor) -> list[Ran]:
-        """What :meth:`agree` gave for ``rows``; waits for the device."""
-        found = agreed[: len(rows)].tolist()
-        return [Ran(row, count, choice, at) for row, (count, at, *choice) in zip(rows, found, strict=True)]
+        return taken, Agreed(torch.cat([verdict.accepted[:, None], start[:, None], verdict.choice], 1), evidence)
 
     def _pass(
         self,
@@ -317,7 +324,7 @@ class OnePass:
         self.models.ready(rows)
         return True
 
-    def run(self, rows: StepRows) -> tuple[StepRows, torch.Tensor]:
+    def run(self, rows: StepRows) -> tuple[StepRows, Agreed]:
         """Rows with the tokens that they commit, and what :meth:`ModelRows.agree` gives; nothing is read back."""
         told = rows.taken if self.told else None
         taken, agreed = self.models.agree(rows.slot, told, *self.shape, rows.width > 0)

@@ -1,6 +1,7 @@
 """Workers whose rows real modules compute: one records what they agree on, one runs it again and is judged.
 
-LOSSLESS: every committed token is the greedy choice of a cold run behind the tokens before it, ties aside. SHADOW: what
+LOSSLESS: every committed token is the greedy choice of a cold run behind the tokens before it, or what the rule of
+sampling gives from that run's logits and the same draws, ties aside (:mod:`gpu_backend.acceptance.judge`). SHADOW: what
 a drafter may read of its context is what a cold run of the request's tokens gives, page by page.
 """
 
@@ -13,12 +14,15 @@ from collections.abc import Sequence
 
 import torch
 
+from gpu_backend.acceptance.draws import signed
+from gpu_backend.acceptance.judge import ColdTokens
+from gpu_backend.acceptance.rules import Rule
 from gpu_backend.backend import Kernels
 from gpu_backend.modules.cold import NEAR_ROWS, ColdRows, cold_run
-from gpu_backend.modules.verify import Differs, differences
+from gpu_backend.replay.agreed import Agreed, Ran
 from gpu_backend.replay.columns import DeviceColumn
 from gpu_backend.replay.executor import DeviceWorld
-from gpu_backend.replay.modelled import ModelRows, Models, OnePass, Ran
+from gpu_backend.replay.modelled import ModelRows, Models, OnePass
 from gpu_backend.replay.planes import FIRST_PAGE
 from gpu_backend.replay.result import FULL, OFF
 from gpu_backend.replay.segments import Segment
@@ -41,7 +45,7 @@ class ModelledWorld(DeviceWorld):
             world, device, kernels, models.content, checks=check != OFF, full=check == FULL, graphs=graphs
         )  # fmt: skip
         self.models = models
-        self.rows = ModelRows(self.memory, models, self.steps.verify)
+        self.rows = ModelRows(self.memory, models, self.steps.verify, evidence=self.told)
         self.steps.modules, self.steps.heard = self._modelled, self._heard
         if self.steps.graphs is not None:
             self.steps.graphs.modules = OnePass(self.rows, told=self.told)
@@ -60,8 +64,8 @@ class ModelledWorld(DeviceWorld):
         ran = self.rows.verify(generation, taken if self.told else None)
         return self._verified(ran, generation, taken, iteration)
 
-    def _heard(self, agreed: torch.Tensor, generation: list[GenerationRow], taken: list[int], iteration: int) -> None:
-        self._verified(self.rows.ran(generation, agreed), generation, taken, iteration)
+    def _heard(self, agreed: Agreed, generation: list[GenerationRow], taken: list[int], iteration: int) -> None:
+        self._verified(agreed.of(generation), generation, taken, iteration)
 
     @abstractmethod
     def _chose(self, row: ContextRow, choice: int, iteration: int) -> None:
@@ -155,7 +159,7 @@ class JudgedWorld(ModelledWorld):
     ) -> None:
         super().__init__(world, device, kernels, models, check, graphs=graphs)
         self.judged: Counter[str] = Counter()
-        self._cold: dict[int, tuple[dict[int, Differs], ColdRows]] = {}  # owner -> wrong tokens by position, rows
+        self._cold: dict[int, tuple[ColdTokens, ColdRows]] = {}  # owner -> what its cold run gave
         self._found: set[tuple[str, int, str, int, int]] = set()
 
     def _chose(self, row: ContextRow, choice: int, iteration: int) -> None:
@@ -166,7 +170,7 @@ class JudgedWorld(ModelledWorld):
             count = taken[generation.index(one.row)]
             if one.count != count:
                 self._tell(iteration, one.row, one.start, f"{count} tokens committed", f"{one.count} tokens", _AGAIN)
-            self._again(iteration, one.row, one.start + 1, one.choice, count)
+            self._again(iteration, one.row, one.start + 1, one.choice, count, one)
         return taken
 
     @staticmethod
@@ -175,8 +179,9 @@ class JudgedWorld(ModelledWorld):
         return sorted(ran, key=lambda one: place[one.row.owner])
 
     def _again(
-        self, iteration: int, row: ContextRow | GenerationRow, begin: int, choice: Sequence[int], count: int
-    ) -> None:
+        self, iteration: int, row: ContextRow | GenerationRow, begin: int, choice: Sequence[int], count: int,
+        ran: Ran | None = None,
+    ) -> None:  # fmt: skip
         """Hold ``count`` committed tokens from ``begin`` on to the first run and to a cold one."""
         stream = self.memory.known[row.owner].stream
         known = stream.tokens(begin, begin + count).tolist()
@@ -184,28 +189,28 @@ class JudgedWorld(ModelledWorld):
             if token != now:
                 self._tell(iteration, row, position, f"token {token}", f"token {now}", _AGAIN)
                 break
-        wrong, _ = self._cold_of(row)
-        for position in range(begin, begin + count):
-            self.judged["LOSSLESS"] += 1
-            differs = wrong.get(position)
-            if differs is None:
-                continue
+        self.judged["LOSSLESS"] += count
+        for position, differs in self._cold_of(row)[0].wrong(begin, count, ran):
             if differs.tied:
                 self.judged["tied"] += 1
                 continue
-            found = f"token {differs.found}, whose logit is {differs.behind:.3g} smaller"
-            self._tell(iteration, row, position, f"token {differs.wanted}", found, _LOSSLESS)
+            greedy = self.models.sampling.rule is Rule.GREEDY
+            found = f"token {differs.found}" + (f", whose logit is {differs.behind:.3g} smaller" if greedy else "")
+            self._tell(
+                iteration, row, position, f"token {differs.wanted}", found, _LOSSLESS if greedy else _BY_RULE
+            )  # fmt: skip
 
-    def _cold_of(self, row: ContextRow | GenerationRow) -> tuple[dict[int, Differs], ColdRows]:
-        """Which recorded tokens of a row's request a cold run would not choose, and its context rows."""
+    def _cold_of(self, row: ContextRow | GenerationRow) -> tuple[ColdTokens, ColdRows]:
+        """The recorded tokens of a row's request beside a cold run of them, and its context rows."""
         if row.owner not in self._cold:
             models, known = self.models, self.memory.known[row.owner]
             stream, output, prompt = known.stream, known.spec.output, known.stream.prompt_length
             tokens = stream.tokens(0, max(prompt, prompt + len(output) - 1)).tolist()
             logits, rows = cold_run(models.target, models.drafter, prompt, tokens, self.memory.page_size)
-            wrong = differences(logits[: len(output)], output, models.content.dtype, exact=models.exact)
+            key, dtype = signed(known.spec.output_seed), models.content.dtype
+            told = ColdTokens(logits, prompt, output, key, models.sampling, dtype, exact=models.exact)
             self._cold = {owner: cold for owner, cold in self._cold.items() if owner in self.memory.known}
-            self._cold[row.owner] = {prompt + one.index: one for one in wrong}, rows
+            self._cold[row.owner] = told, rows
         return self._cold[row.owner]
 
     # -- the drafter's context -----------------------------------------------------------------------------------
@@ -266,3 +271,4 @@ class JudgedWorld(ModelledWorld):
 
 _AGAIN = "device: a second run of the same steps does not commit what the first one did"
 _LOSSLESS = "device: a committed token is not the greedy choice of a cold run"
+_BY_RULE = "device: a committed token is not what the rule gives from a cold run's logits and the same draws"

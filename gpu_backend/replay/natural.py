@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from gpu_backend.acceptance.rules import Rule, Sampling
 from gpu_backend.acceptance.weights import fitted, models_of, open_pair, replaced
 from gpu_backend.backend import Kernels
 from gpu_backend.replay.executor import DeviceWorld
@@ -90,6 +91,7 @@ def record(
         models = models_for(config, WEIGHTS, where[0], exact=order.exact)
     else:
         models = models_of(config, pair, where[0], exact=order.exact)
+    models.sampling = Sampling(Rule(order.sampling), order.temperature, scenario.seed)
     recorder = Recorder(free=order.mode == FREE)
 
     def opened(world: World | Cluster) -> None:

@@ -11,7 +11,7 @@ from sim.result import RunResult
 
 FINE, BROKEN, NOTHING_CHECKED = 0, 1, 3
 OFF, TAGS, FULL = "off", "tags", "full"
-NATURAL, FREE = "natural", "free"
+NATURAL, FREE, GREEDY = "natural", "free", "greedy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class ReplayOrder:
     results of the one before, with counts that a first run of the sim made known.
     ``graphs``: steps of verify rows alone are padded to a batch size and captured as CUDA graphs, with modules those
     whose rows have one width; ``None`` for on a GPU. Where ``check`` is ``full`` none are. ``weights``: a folder with
-    the pair that natural acceptance runs, instead of seeded random ones.
+    the pair that natural acceptance runs, instead of seeded random ones. ``sampling`` is the rule by which drafts are
+    judged there (``greedy``, ``token``, ``block``, ``match``), but for greedy at ``temperature``.
     """
 
     device: str | None = None
@@ -35,6 +36,8 @@ class ReplayOrder:
     launch: str = "settle"
     graphs: bool | None = None
     weights: str | None = None
+    sampling: str = GREEDY
+    temperature: float = 1.0
 
     def captures(self, device: str) -> bool:
         """Whether steps run in graphs on a device of this type."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,7 +17,7 @@ from gpu_backend.replay.content import Synthetic
 from gpu_backend.replay.executor import DeviceWorld
 from gpu_backend.replay.modelled_world import JudgedWorld
 from gpu_backend.replay.natural import Recorded, record
-from gpu_backend.replay.result import FREE, FULL, NATURAL, OFF, TAGS, Replayed, ReplayOrder, WorkerReplay
+from gpu_backend.replay.result import FREE, FULL, GREEDY, NATURAL, OFF, TAGS, Replayed, ReplayOrder, WorkerReplay
 from gpu_backend.replay.supported import require_replayable
 from model.builds import Build
 from model.cluster import Cluster
@@ -149,6 +150,11 @@ def require_order(order: ReplayOrder) -> torch.device:
         raise InputError("mode", 0, "", f"expected equality, found free with forced acceptance: {found}")
     if order.weights is not None and order.acceptance != NATURAL:
         raise InputError("weights", 0, "", "expected natural acceptance beside weights, found forced: no module runs")
+    if order.sampling != GREEDY and order.acceptance != NATURAL:
+        problem = f"expected natural acceptance beside {order.sampling}, found forced: nobody samples"
+        raise InputError("sampling", 0, "", problem)
+    if not 0 < order.temperature < math.inf:
+        raise InputError("temperature", 0, "", f"expected a number above 0, found {order.temperature:g}")
     if order.device is None:
         return default_device()
     if order.device == "cuda" and not torch.cuda.is_available():

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gpu_backend.replay.agreed import Agreed
 from gpu_backend.replay.full import AttentionProbe
 from gpu_backend.replay.graphs import GenerationSteps, fits
 from gpu_backend.replay.memory import DeviceMemory
@@ -26,7 +27,7 @@ from model.rules.device import TableUpload
 # commit and its iteration, they say how many are committed. None where rows are synthetic.
 Modules = Callable[[list[ContextRow], list[GenerationRow], list[int], int], list[int]]
 # What they gave in a graph, for its verify rows, the tokens that each was to commit, and its iteration.
-Heard = Callable[[torch.Tensor, list[GenerationRow], list[int], int], None]
+Heard = Callable[[Agreed, list[GenerationRow], list[int], int], None]
 
 
 class Stepper:

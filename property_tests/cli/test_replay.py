@@ -48,6 +48,9 @@ def test_without_checks_nothing_is_compared(kvtwin: Command) -> None:
     [
         (["--mode", "free"], "mode: expected equality, found free with forced acceptance"),
         (["--build", "no-such-build"], "no-such-build"),
+        (["--sampling", "block"], "sampling: expected natural acceptance beside block, found forced"),
+        (["--temperature", "0.5"], "expected --temperature beside --sampling token, block or match, found greedy"),
+        (["--acceptance", "natural", "--weights", "nowhere"], "expected a folder with target and drafter in it"),
     ],
 )
 def test_what_a_replay_does_not_do_is_one_line(kvtwin: Command, words: list[str], said: str) -> None:
@@ -58,11 +61,14 @@ def test_what_a_replay_does_not_do_is_one_line(kvtwin: Command, words: list[str]
 
 def test_natural_acceptance_is_measured_judged_and_kept_as_ops(kvtwin: Command, tmp_path: Path) -> None:
     folder = tmp_path / "natural"
-    words = ["--device", "cpu", "--acceptance", "natural", "--mode", "free", "--json", "--out", folder]
+    words = ["--device", "cpu", "--acceptance", "natural", "--mode", "free", "--sampling", "block", "--json"]
+    words += ["--out", str(folder)]
     answer = kvtwin("replay", "smoke/hello", *words)
     (found,) = answer.json()["replays"]
     assert (answer.code, found["verdict"]) == (0, "equal")
-    assert found["acceptance_length"] >= 1
+    assert found["acceptance_length"] == found["acceptance"]["AL"] >= 1
+    assert [record["completion_tokens"] for record in found["requests"]] == [6, 6, 6]
+    assert found["order"]["sampling"] == "block" and found["order"]["temperature"] == 1.0
     assert found["checked"]["LOSSLESS"] >= 18 and found["checked"]["SHADOW"] > 0
     again = run_trace(folder / "ops.jsonl")
     assert again.missed == [] and again.memory_digest == found["run"]["digests"]["memory"]
