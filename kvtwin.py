@@ -18,7 +18,7 @@ interrupts.leave_at_once()
 import typer  # noqa: E402
 import typer.core  # noqa: E402
 
-from reports import check_commands, device_commands, options, train_commands  # noqa: E402
+from reports import al_commands, check_commands, device_commands, options, train_commands  # noqa: E402
 
 if TYPE_CHECKING:
     from model.builds import Build
@@ -354,6 +354,7 @@ def _stages() -> train_commands.Stages:
 
 train_commands.register(app, _stages)
 check_commands.register(app)
+al_commands.register(app, _room)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,6 +13,7 @@ from reports import interrupts
 from reports.options import Json, Out, Scenarios
 
 if TYPE_CHECKING:
+    from gpu_backend.al.order import Order, Told
     from gpu_backend.replay.result import DeviceDrilled, Replayed, ReplayOrder
     from model.builds import Build
     from scenarios.schema import Scenario
@@ -86,6 +87,10 @@ class Room(Protocol):
         """Replay faults."""
         ...
 
+    def measure(self, order: Order, progress: Callable[[int, int], None] | None) -> Told:
+        """Measure acceptance cold and on a hit."""
+        ...
+
 
 def register(app: typer.Typer, room: Callable[[], Room]) -> None:
     """Add ``replay`` to ``app``; ``room`` is asked for when it runs."""
@@ -141,12 +146,12 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
             place, acceptance.value, mode.value, check.value, exact, launch.value, graphs, folder, sampling.value,
             1.0 if temperature is None else temperature,
         )  # fmt: skip
-        done = replays.run(tuple(scenario or ()), build, order, out, _opened(room).replay)
+        done = replays.run(tuple(scenario or ()), build, order, out, open_room(room).replay)
         replays.show(done, json)
         raise typer.Exit(replays.exit_code_of(done))
 
 
-def _opened(room: Callable[[], Room]) -> Room:
+def open_room(room: Callable[[], Room]) -> Room:
     """The room of the devices; InputError where nobody installed what it needs."""
     from scenarios.errors import InputError
 
@@ -162,6 +167,6 @@ def drill(room: Callable[[], Room], names: Sequence[str], device: Device, json: 
     from reports import device_drill, terminal
 
     with terminal.progress(f"drill on {device.value}") as tick:
-        rows, interrupted = _opened(room).drill(names, device.value, tick)
+        rows, interrupted = open_room(room).drill(names, device.value, tick)
     device_drill.show(rows, interrupted, json)
     return device_drill.exit_code(rows, interrupted)

@@ -171,6 +171,12 @@ class Scenario(Part):
         copy._workload = None
         return copy.at(self._document, self._folder)
 
+    def serving(self, workload: Workload) -> Scenario:
+        """A copy that serves ``workload`` whatever its file says: prompts of real text, which no file holds."""
+        copy = self.replace()
+        copy._workload = workload
+        return copy
+
     def to_yaml(self) -> str:
         """The scenario as a file, fields in the order of the schema; loads to an equal scenario."""
         values = self.model_dump(by_alias=True, exclude_unset=True)

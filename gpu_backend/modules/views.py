@@ -51,9 +51,14 @@ class StepShape:
             calls.append(Rows.of(part, device, first_row=row, first=token))
             row, token = row + len(part), token + sum(part)
         self.calls = tuple(calls)
-        spread = [(index, place) for index, width in enumerate(self.widths) for place in range(width)]
-        self.row, self.offset = torch.tensor(spread, device=device).T.contiguous()  # int64 [tokens] each
-        self.width = torch.tensor(self.widths, device=device)
+        width = torch.tensor(self.widths, dtype=torch.int64)
+        row = torch.arange(len(width)).repeat_interleave(width)
+        offset = torch.arange(len(row)) - (width.cumsum(0) - width)[row]
+        self.row, self.offset, self.width = (
+            row.to(device),
+            offset.to(device),
+            width.to(device),
+        )  # int64 [tokens], [rows]
 
     def positions(self, start: torch.Tensor) -> torch.Tensor:
         """Absolute positions int64 ``[tokens]`` of rows that begin at ``start`` int ``[rows]``."""

@@ -180,20 +180,35 @@ class ModelRows:
 
     def chunk(self, row: ContextRow) -> int | None:
         """Run one chunk; the target's choice behind it where it is the last one."""
-        memory, rows = self.memory, self.memory.rows
-        self.bind(row.slot, row.owner)
-        shape = StepShape([row.end - row.start], memory.device, chunks=1)
-        slot = upload((row.slot,), memory.device)
-        start = upload((row.start,), memory.device)
+        return self._chunks([row], row.drafts).get(row.owner)
+
+    def run_chunks(self, context: Sequence[ContextRow]) -> dict[int, int]:
+        """Run the chunks of a step, in one pass those that draft alike; by owner the target's choice behind the last
+        one of a prompt."""
+        if len(context) == 1:
+            choice = self.chunk(context[0])
+            return {} if choice is None else {context[0].owner: choice}
+        chosen: dict[int, int] = {}
+        for drafting in sorted({row.drafts for row in context}):
+            chosen |= self._chunks([row for row in context if row.drafts == drafting], drafting)
+        return chosen
+
+    def _chunks(self, context: Sequence[ContextRow], drafting: bool) -> dict[int, int]:
+        memory = self.memory
+        for row in context:
+            self.bind(row.slot, row.owner)
+        shape = StepShape([row.end - row.start for row in context], memory.device, chunks=len(context))
+        slot = upload([row.slot for row in context], memory.device)
+        start = upload([row.start for row in context], memory.device)
         position = shape.positions(start)
-        lanes = [self._target_lane(column, slot, position) for column in memory.target_columns]
-        folds, begin = [], rows.drafter.length[slot].long()
-        if row.drafts:
+        lanes = [self._target_lane(column, slot, position, shape) for column in memory.target_columns]
+        folds, begin = [], memory.rows.drafter.length[slot].long()
+        if drafting:
             folds = [self._fold_lane(column, slot) for column in memory.draft_columns]
         output = self.slots.context(shape, slot, start, lanes, folds, begin)
-        if not row.last:
-            return None
-        return int(self.models.sampling.token(output.logits, self.slots.key[slot], start + (row.end - row.start)))
+        ends = upload([row.end for row in context], memory.device)
+        choices = self.models.sampling.token(output.logits, self.slots.key[slot], ends).tolist()
+        return {row.owner: choice for row, choice in zip(context, choices, strict=True) if row.last}
 
     # -- verify rows ---------------------------------------------------------------------------------------------
 

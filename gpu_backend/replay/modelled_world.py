@@ -57,10 +57,10 @@ class ModelledWorld(DeviceWorld):
         self, context: list[ContextRow], generation: list[GenerationRow], taken: list[int], iteration: int
     ) -> list[int]:
         """Run target and drafter over the rows of a step; returns the tokens that its verify rows commit."""
+        chosen = self.rows.run_chunks(context)
         for row in context:
-            choice = self.rows.chunk(row)
-            if choice is not None:
-                self._chose(row, choice, iteration)
+            if row.owner in chosen:
+                self._chose(row, chosen[row.owner], iteration)
         ran = self.rows.verify(generation, taken if self.told else None)
         return self._verified(ran, generation, taken, iteration)
 

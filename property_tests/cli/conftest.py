@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 # kvtwin runs without torch, a replay and a training do not
-collect_ignore = [] if find_spec("torch") else ["test_replay.py", "test_train.py", "test_train_input.py"]
+collect_ignore = [] if find_spec("torch") else ["test_al.py", "test_replay.py", "test_train.py", "test_train_input.py"]
 
 
 @dataclass(frozen=True, slots=True)

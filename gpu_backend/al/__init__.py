@@ -1,0 +1,1 @@
+"""Cold against hit: what reuse, sound or broken, costs of the acceptance of a real drafter."""

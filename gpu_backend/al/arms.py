@@ -1,0 +1,120 @@
+"""A run on a hit beside its cold run: which accept traces are owed to be equal, which are, and what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu_backend.acceptance.metrics import first_steps, sums
+from gpu_backend.al.measure import Run
+from gpu_backend.al.order import (
+    BROKEN,
+    CORRECT,
+    COSTS,
+    DECLARED,
+    FREE,
+    GAINS,
+    IDENTICAL,
+    LENGTHS,
+    NOISE,
+    REFUSED,
+    RESTARTED,
+)
+from model.builds import Build
+from model.rules.layout import Shape
+from sim.intervals import Interval, paired_ratio
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One condition on one build. ``run`` is ``None`` where ``error`` says why it could not end.
+
+    By hit, bool ``[hits]``: ``same`` accept trace as cold, ``same_output``, ``owed`` to be equal. Correct builds owe it
+    in exact mode, unless the request was preempted, which drops its drafts, or its slot openly hides a part of the
+    window, as builds may that do not pair their pools or do not send the drafter's pages along.
+    """
+
+    condition: str
+    build: str
+    kind: str
+    run: Run | None
+    cold: Run
+    same: Flags
+    same_output: Flags
+    owed: Flags
+    error: str = ""
+
+    @property
+    def broken(self) -> list[str]:
+        """Laws that the run breaks, AL and LOSSLESS, with the first hit that shows it."""
+        found = []
+        for code, same in (("AL", self.same), ("LOSSLESS", self.same_output)):
+            wrong = np.flatnonzero(self.owed & ~same)
+            if len(wrong):
+                what = "accept traces" if code == "AL" else "outputs"
+                found.append(
+                    f"{code}: {len(wrong)} of {int(self.owed.sum())} {what} are not the cold ones, first hit {wrong[0]}"
+                )
+        if self.error and self.kind == CORRECT:
+            found.append(f"PROGRESS: {self.error}")
+        return found
+
+    def change(self, within: int | None, seed: int = 0) -> Interval | None:
+        """AL on the hit over AL cold, pooled over hits, with a paired bootstrap over them; None without steps."""
+        if self.run is None:
+            return None
+        before, after = (sums(run.measured.steps, run.measured.requests, within) for run in (self.cold, self.run))
+        if not before.steps.sum() or not after.steps.sum():
+            return None
+        return paired_ratio(
+            before.committed, after.committed, np.arange(len(before.steps)), seed, weights=(before.steps, after.steps)
+        )
+
+    @property
+    def verdict(self) -> str:
+        """One of the words above."""
+        if self.run is None:
+            return BROKEN if self.kind == CORRECT else REFUSED
+        if self.broken:
+            return BROKEN
+        if self.kind == CORRECT:
+            if self.run.hidden.any():
+                return DECLARED
+            return IDENTICAL if self.same.all() else RESTARTED if self.owed.any() else NOISE
+        if self.same.all():
+            return FREE
+        changes = [change for change in map(self.change, LENGTHS) if change is not None]
+        if any(change.high < 1 for change in changes):
+            return COSTS
+        return GAINS if any(change.low > 1 for change in changes) else NOISE
+
+
+def arm(condition: str, build: Build, kind: str, cold: Run, run: Run | None, *, exact: bool, error: str = "") -> Arm:
+    """Put a run beside its cold one."""
+    hits = cold.measured.requests
+    nothing = np.zeros(hits, dtype=np.bool_)
+    if run is None:
+        return Arm(condition, build.name, kind, None, cold, nothing, nothing, nothing, error)
+    same = np.array([run.trace(place) == cold.trace(place) for place in range(hits)], dtype=np.bool_)
+    pairs = zip(run.measured.outputs, cold.measured.outputs, strict=True)
+    same_output = np.array([one == other for one, other in pairs], dtype=np.bool_)
+    preempted = np.array([record.preemptions > 0 for record in run.records], dtype=np.bool_)
+    owed = ~preempted if kind == CORRECT and exact else nothing
+    if may_hide(build):
+        owed = owed & (run.hidden == 0)
+    return Arm(condition, build.name, kind, run, cold, same, same_output, owed, error)
+
+
+def may_hide(build: Build) -> bool:
+    """Whether a build's rules let a drafter begin with less than its window: unpaired pools, or a bare transfer."""
+    return build.rules.layout.shape is Shape.SEPARATE or not build.rules.transfer.drafts
+
+
+def firsts(run: Run) -> float | None:
+    """Mean of what the first verify step of real drafts committed."""
+    found = first_steps(run.measured.steps, run.measured.requests)
+    return float(found[found > 0].mean()) if found.any() else None

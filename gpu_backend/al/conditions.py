@@ -1,0 +1,209 @@
+"""The conditions under which a hit is compared with a cold run, as scenarios that the same requests go through.
+
+Every condition serves requests by literal prompts: the cold run has block reuse off and nothing else that disturbs it,
+the run on a hit publishes first and comes back later. All requests of a run come at once and run as one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpu_backend.al.order import BRANCH, HOST_LOAD, LONG_TAIL, REPEAT, SHORT_TAIL, SUSPEND, TRANSFER, TWO_TURN, WHOLE
+from gpu_backend.al.pair import LoadedPair
+from gpu_backend.al.prompts import Text
+from model.geometry import cdiv
+from model.tokens import Segment
+from scenarios.schema import Scenario
+from scenarios.workload import Session, Turn, Workload
+
+LATER_S, SHRINK_S = 2e6, 1e6  # simulated seconds after which nothing of what came before is left running
+PUBLISH, HIT = "publish", "hit"
+EVERY_S, TURNS = (
+    0.1,
+    6,
+)  # simulated seconds between two suspensions, and how many there are; a third of the requests each
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A request that is measured. ``publisher`` is the prompt it finds in the cache, ``past`` where its reuse ends:
+    so many tokens past a page boundary, a whole page for on it."""
+
+    prompt: tuple[int, ...]
+    publisher: tuple[int, ...]
+    past: int
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition: what it serves. ``hits`` are the same in the cold run."""
+
+    name: str
+    hits: tuple[Hit, ...]
+    tokens: int  # that each hit generates
+
+    @property
+    def cold_name(self) -> str:
+        """Conditions of one name here share their cold run."""
+        return REPEAT if self.name in WHOLE else SHORT_TAIL if self.name == BRANCH else self.name
+
+    @property
+    def publishers(self) -> tuple[tuple[int, ...], ...]:
+        """Prompts that are published, each once."""
+        if self.name == TRANSFER:
+            return ()
+        return tuple(dict.fromkeys(hit.publisher for hit in self.hits))
+
+
+def pasts(page: int) -> tuple[int, ...]:
+    """Where reuse ends, by request in turn, in tokens past a page boundary; ``page`` itself lies on one."""
+    return (1, page - 1, page, page + 1)
+
+
+def text_length(pair: LoadedPair) -> int:
+    """Tokens of text that the conditions need of each piece."""
+    return 4 * pair.window
+
+
+def whole_prompts(pair: LoadedPair, texts: Sequence[Text], tokens: int, name: str = REPEAT) -> Condition:
+    """Requests whose prompt is all there was: repeated, suspended, brought back from the host or transferred."""
+    page = pair.page
+    base = 4 * pair.window - 2 * page
+    hits = []
+    for number, text in enumerate(texts):
+        past = pasts(page)[number % 4]
+        prompt = text.ids[: base + past + 1]  # the last token is always prefilled
+        hits.append(Hit(prompt, prompt, past))
+    return Condition(name, tuple(hits), tokens)
+
+
+def first_turns(pair: LoadedPair, texts: Sequence[Text]) -> Condition:
+    """First turns whose answers the second ones are built on."""
+    page = pair.page
+    base = 3 * pair.window - 2 * page
+    prompts = [text.ids[: base + pasts(page)[number % 4]] for number, text in enumerate(texts)]
+    hits = tuple(Hit(prompt, prompt, pasts(page)[number % 4]) for number, prompt in enumerate(prompts))
+    return Condition(TWO_TURN, hits, page)
+
+
+def two_turns(pair: LoadedPair, texts: Sequence[Text], answers: Sequence[Sequence[int]], tokens: int) -> Condition:
+    """Second turns: the first prompt, the answer to it, and the text that goes on there; the first prompt is reused."""
+    first, page, hits = first_turns(pair, texts), pair.page, []
+    for text, turn, answer in zip(texts, first.hits, answers, strict=True):
+        length = len(turn.prompt)
+        more = text.ids[length : length + page + 1]
+        hits.append(Hit((*turn.prompt, *answer[:page], *more), turn.prompt, turn.past))
+    return Condition(TWO_TURN, tuple(hits), tokens)
+
+
+def shared_prefix(pair: LoadedPair, texts: Sequence[Text], tokens: int, name: str) -> Condition:
+    """Requests in groups that share a prefix; their tails are other texts, shorter or longer than the window."""
+    page, window, count = pair.page, pair.window, len(texts)
+    groups = min(count, 4 * max(1, cdiv(count, 4 * 24)))  # fewer members than siblings that a partial match may have
+    length = window + window // 4 if name == LONG_TAIL else window // 4
+    others = window + window // 2 if name == BRANCH else window // 4  # of the publisher's own
+    hits = []
+    for group in range(groups):
+        past = pasts(page)[group % 4]
+        prefix, members = texts[group].ids[: 2 * window + past], range(group, count, groups)
+        tails = [_parting(texts[number].ids, number, length + number // groups % 7) for number in members]
+        publisher = (*prefix, *_unlike(texts[group - 1].ids, others, {tail[0] for tail in tails}))
+        hits += [(number, Hit((*prefix, *tail), publisher, past)) for number, tail in zip(members, tails, strict=True)]
+    return Condition(name, tuple(hit for _, hit in sorted(hits, key=lambda one: one[0])), tokens)
+
+
+def _parting(ids: tuple[int, ...], number: int, length: int) -> tuple[int, ...]:
+    """A tail of ``length`` tokens of ``ids`` from a place of its own."""
+    first = (number * 3) % max(1, len(ids) - length)
+    return ids[first : first + length]
+
+
+def _unlike(ids: tuple[int, ...], length: int, firsts: set[int]) -> tuple[int, ...]:
+    """The publisher's own tail: it parts from the others' at its first token, so that reuse ends there."""
+    places = range(len(ids) - length, 0, -1)
+    first = next((place for place in places if ids[place] not in firsts), places[0])
+    return ids[first : first + length]
+
+
+# -- as scenarios ------------------------------------------------------------------------------------------------
+
+
+def cold(pair: LoadedPair, condition: Condition, *, seed: int = 0) -> Scenario:
+    """The hits of ``condition`` with block reuse off, on one worker, undisturbed."""
+    return _scenario(pair, condition, f"{condition.cold_name} cold", (), seed, {"policy": "none"})
+
+
+def warm(pair: LoadedPair, condition: Condition, *, seed: int = 0) -> Scenario:
+    """The hits of ``condition`` as it says, behind what they find in the cache."""
+    more: dict[str, Any] = {}
+    if condition.name == SUSPEND:
+        first, count = len(condition.publishers), len(condition.hits)
+        more["disturbances"] = [
+            {"at_s": LATER_S + (turn + 1) * EVERY_S, "action": "suspend", "request": first + place}
+            for turn in range(TURNS)
+            for place in range(turn % 3, count, 3)
+        ]
+    elif condition.name == HOST_LOAD:
+        more["disturbances"] = [{"at_s": SHRINK_S, "action": "shrink", "pool": pool, "pages": 0} for pool in POOLS]
+    elif condition.name == BRANCH:
+        more["policy"] = "per_conversation"
+    elif condition.name == TRANSFER:
+        more["workers"] = {"kind": "disaggregated"}
+    return _scenario(pair, condition, condition.name, condition.publishers, seed, more)
+
+
+POOLS = ("target", "draft")
+
+
+def _scenario(
+    pair: LoadedPair,
+    condition: Condition,
+    name: str,
+    publishers: Sequence[tuple[int, ...]],
+    seed: int,
+    more: dict[str, Any],
+) -> Scenario:
+    drafts, page, hits = pair.drafts, pair.page, condition.hits
+    ahead = condition.tokens + 3 * (drafts + 1)
+    longest = max(len(hit.prompt) for hit in hits) + ahead
+    longest = max(longest, *(len(prompt) + ahead for prompt in publishers)) if publishers else longest
+    pages = 2 * (len(hits) + len(publishers)) * (cdiv(longest, page) + 2)  # a build may have one pool for both
+    host = {"host_pages": pages} if condition.name == HOST_LOAD and publishers else {}
+    values = {
+        "name": name,
+        "seed": seed,
+        **pair.engine(),
+        "limits": {
+            "page_size": page,
+            "max_batch": max(len(hits), len(publishers)),
+            "max_num_tokens": _budget(pair, condition, longest, more),
+            "max_seq_len": longest,
+            "extra_tokens": drafts + 1,  # a block is one token longer than its drafts
+            "graph_batches": [max(len(hits), len(publishers))],
+            "partial_children": 64,
+            **({"chunk_unit": 1} if condition.name == SUSPEND else {}),  # all hits start before the first steps fill it
+        },
+        "pools": {pool: {"device_pages": pages, **host} for pool in POOLS},
+        "workload": {"sessions": [{"prompt": 1, "output": 1}]},
+        **more,
+    }
+    sessions = [Session(f"{PUBLISH} {place}", (_turn(prompt, 1, 0.0),)) for place, prompt in enumerate(publishers)]
+    later = LATER_S if publishers else 0.0
+    sessions += [
+        Session(f"{HIT} {place}", (_turn(hit.prompt, condition.tokens, later),), arrival_s=later)
+        for place, hit in enumerate(hits)
+    ]
+    return Scenario.model_validate(values).serving(Workload(tuple(sessions)))
+
+
+def _budget(pair: LoadedPair, condition: Condition, longest: int, more: dict[str, Any]) -> int:
+    """Tokens of one pass. Suspended requests are absent for a while, since others fill it: half of the rows fit."""
+    if condition.name == SUSPEND and "disturbances" in more:
+        return (1 + pair.drafts) * max(1, len(condition.hits) // 2)
+    return max(4 * longest, 1 << 15) if pair.device.type == "cuda" else 4 * longest
+
+
+def _turn(prompt: tuple[int, ...], tokens: int, at_s: float) -> Turn:
+    return Turn((Segment.of(prompt),), tokens, at_s=at_s)

@@ -1,0 +1,170 @@
+"""One run of one condition on one build: engine plans and paged kernels, and what each hit accepted, step by step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gpu_backend.acceptance.metrics import Measured, Steps
+from gpu_backend.al.conditions import HIT
+from gpu_backend.al.pair import LoadedPair
+from gpu_backend.backend import kernels_for
+from gpu_backend.replay.modelled_world import RecordingWorld
+from gpu_backend.replay.natural import Recorder
+from gpu_backend.replay.supported import require_replayable
+from model.builds import Build
+from model.cluster import Cluster
+from model.invariants import Violation
+from model.ops import World
+from model.plan import GenerationRow, StepPlan
+from model.request import RequestRecord
+from scenarios.schema import Scenario
+from sim.result import RunResult
+from sim.run import run_scenario
+
+TARGET, DRAFTER = "target", "draft"
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the steps of one request did: ``rows`` are anchor, committed tokens and whether drafts were real.
+
+    ``hidden``: tokens of the drafter's window that its slot hid by its base at the first step of real drafts.
+    """
+
+    rows: list[tuple[int, int, bool]] = field(default_factory=list)
+    generated: int = 0
+    hidden: int = 0
+    drafted: int = 0  # prompt tokens whose chunks the drafter folded
+
+
+class Watching(RecordingWorld):
+    """A recording worker that notes what its steps settled, in ``seen`` of all workers of a run."""
+
+    seen: dict[int, Seen]
+
+    def counts_of(self, plan: StepPlan) -> tuple[int, ...]:
+        records = self.engine.records
+        self._before = {
+            row.request_id: records[row.request_id].output_tokens for row in (*plan.context, *plan.generation)
+        }
+        for row in plan.generation:
+            seen = self.seen.setdefault(row.request_id, Seen())
+            if row.real_drafts and not any(real for *_, real in seen.rows) and self.memory.draft_columns:
+                seen.hidden = self._hidden(row)
+        return super().counts_of(plan)
+
+    def settled(self, plan: StepPlan, accepted: tuple[int, ...]) -> None:
+        super().settled(plan, accepted)
+        for row in plan.context:
+            self.seen.setdefault(row.request_id, Seen()).drafted += row.end - row.start if row.drafts else 0
+        counts = (1,) * len(plan.context) + accepted
+        for row, count in zip((*plan.context, *plan.generation), counts, strict=True):
+            came = self.engine.records[row.request_id].output_tokens - self._before[row.request_id]
+            if not came:  # a chunk that is not the last, or a request that ended or gave the step up in between
+                continue
+            seen = self.seen.setdefault(row.request_id, Seen())
+            if isinstance(row, GenerationRow):
+                seen.rows.append((seen.generated - 1, count, row.real_drafts))
+            seen.generated += came
+
+    def _hidden(self, row: GenerationRow) -> int:
+        """Tokens of the window of the next pass that lie below the slot's base."""
+        request = self.engine.owners.get(row.owner)
+        if request is None:
+            return 0
+        at = request.prompt_length + request.generated
+        base = self.engine.binder.base_of(row.owner) * self.memory.page_size
+        return max(0, base - self.memory.draft_columns[0].life.read_from(at))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The hits of one run, in the order of the condition: what was measured of each, and its request's record.
+
+    ``hidden`` int64 ``[hits]``: see :class:`Seen`. ``seconds`` of everything, modules and engine.
+    """
+
+    scenario: str
+    build: str
+    measured: Measured
+    records: tuple[RequestRecord, ...]
+    hidden: np.ndarray
+    seconds: float
+    violations: tuple[Violation, ...]
+    notes: tuple[str, ...]
+
+    def trace(self, place: int) -> tuple[tuple[int, int], ...]:
+        """Anchor and committed tokens of every step of real drafts of one hit."""
+        steps = self.measured.steps
+        own = (steps.request == place) & steps.real
+        return tuple(zip(steps.anchor[own].tolist(), steps.committed[own].tolist(), strict=True))
+
+
+def run(
+    scenario: Scenario,
+    build: Build,
+    pair: LoadedPair,
+    *,
+    graphs: bool | None = None,
+    prepare: Callable[[Watching], None] | None = None,
+) -> Run:
+    """Serve ``scenario`` on ``build`` with ``pair`` behind every worker; the sim checks nothing meanwhile.
+
+    Raises NotCarriedOut for a build that runs on the engine only. ``graphs`` as in a replay's order; ``prepare`` sees
+    every worker before its first step.
+    """
+    require_replayable(build)
+    begun = time.perf_counter()
+    device, models = pair.device, pair.models()
+    kernels = kernels_for(device, exact=pair.exact)
+    recorder, seen = Recorder(free=False), dict[int, Seen]()
+
+    def opened(world: World | Cluster) -> None:
+        for worker in world.workers:
+            wanted = device.type == "cuda" if graphs is None else graphs
+            watching = Watching(worker, device, kernels, models, free=False, graphs=wanted)
+            watching.seen = seen
+            if prepare is not None:
+                prepare(watching)
+            recorder.devices.append(watching)
+
+    result = run_scenario(scenario, build, check="off", record_ops=False, opened=opened, measured=recorder)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    return _run_of(result, seen, recorder, time.perf_counter() - begun)
+
+
+def _run_of(result: RunResult, seen: dict[int, Seen], recorder: Recorder, seconds: float) -> Run:
+    """The hits of a finished run."""
+    ids = {timing.session: timing.request_id for timing in result.timings}
+    hits = [ids[f"{HIT} {place}"] for place in range(sum(name.startswith(f"{HIT} ") for name in ids))]
+    records = {record.request_id: record for record in result.records}
+    outputs: dict[int, tuple[int, ...]] = {}
+    for device in recorder.devices:
+        told = device.outputs()
+        for place, (spec, _, _) in device.streams.items():
+            if len(told[place]) > len(outputs.get(spec.request_id, ())):
+                outputs[spec.request_id] = told[place]
+    rows = [(place, *row) for place, number in enumerate(hits) for row in seen.get(number, Seen()).rows]
+    known = [seen.get(number, Seen()) for number in hits]
+    prefilled = {
+        TARGET: np.array([records[number].prefilled_tokens for number in hits], dtype=np.int64),
+        DRAFTER: np.array([one.drafted for one in known], dtype=np.int64),
+    }
+    ends = [one.generated for one in known]
+    measured = Measured(
+        Steps.of(rows),
+        tuple(outputs.get(number, ())[:end] for number, end in zip(hits, ends, strict=True)),
+        prefilled,
+        tuple(hits),
+        result.drafts,
+    )
+    return Run(
+        result.scenario, result.build, measured, tuple(records[number] for number in hits),
+        np.array([one.hidden for one in known], dtype=np.int64), seconds, tuple(result.violations),
+        tuple(result.notes),
+    )  # fmt: skip

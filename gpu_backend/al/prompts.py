@@ -1,0 +1,81 @@
+"""Prompts of the experiment: held-out text that the pair was not trained on, each named by the hash of its ids."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gpu_backend.train.corpus import STDLIB, gather, installed
+from gpu_backend.train.files import TOKENS, read_json
+from gpu_backend.train.tokens import HELD_IDS, PROMPTS, TOKENIZER, Encoder, cut_prompts, load_ids, open_tokenizer
+from model.tokens import named_seed, stream_tokens
+from scenarios.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One piece of text as token ids."""
+
+    name: str
+    ids: tuple[int, ...]
+
+    @classmethod
+    def of(cls, ids: np.ndarray) -> Text:
+        """The piece ``ids``, any integers ``[n]``, with its name."""
+        return cls(hashlib.sha256(ids.astype("<u4").tobytes()).hexdigest()[:16], tuple(ids.tolist()))
+
+
+def held_out(folder: Path, count: int, length: int) -> list[Text]:
+    """``count`` pieces of ``length`` tokens that the pair in ``folder`` was not trained on.
+
+    They are the prompts of its training, else cut from all that it held out, else from those modules of this Python's
+    standard library that are held out always. InputError where all of that is too little.
+    """
+    for source in (_prompts, _held, _library):
+        found = source(folder, count, length)
+        if len(found) == count:
+            return [Text.of(ids) for ids in found]
+    problem = f"expected {count} pieces of {length} tokens of held-out text, found fewer"
+    raise InputError(str(folder / TOKENS), 0, "prompts", problem)
+
+
+def _prompts(folder: Path, count: int, length: int) -> list[np.ndarray]:
+    path = folder / TOKENS / PROMPTS
+    told = read_json(path, "tokenizer") if path.exists() else []
+    cut = [np.array(one["ids"][:length], dtype=np.int64) for one in told]
+    return [ids for ids in cut if len(ids) == length][:count]
+
+
+def _held(folder: Path, count: int, length: int) -> list[np.ndarray]:
+    if not (folder / TOKENS / HELD_IDS).exists():
+        return []
+    every = load_ids(folder, HELD_IDS)
+    stride = max(length, (len(every) - length) // count)
+    return [every[first : first + length] for first in range(0, len(every) - length, stride)][:count]
+
+
+def _library(folder: Path, count: int, length: int) -> list[np.ndarray]:
+    """Heads of the files first, then second pieces, and so on."""
+    if not (folder / TOKENS / TOKENIZER).exists():
+        return []
+    sources = [source for source in installed()[0] if source.name == STDLIB]
+    encode = Encoder(open_tokenizer(folder / TOKENS / TOKENIZER))
+    files = {name: np.array(encode(text.decode()), dtype=np.int64) for name, text in gather(sources, []).held}
+    if not files:
+        return []
+    return [np.array(one["ids"], dtype=np.int64) for one in cut_prompts(files, length, count)]
+
+
+def drawn(count: int, length: int, vocabulary: int, seed: int) -> list[Text]:
+    """Pieces of random ids, for a pair that knows no language."""
+    return [
+        Text.of(stream_tokens(named_seed("al prompts", seed, number), 0, length, vocabulary)) for number in range(count)
+    ]
+
+
+def digest(texts: list[Text]) -> str:
+    """SHA-256 over the names of all pieces: what a figure was measured on."""
+    return hashlib.sha256(" ".join(text.name for text in texts).encode()).hexdigest()

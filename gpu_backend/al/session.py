@@ -1,0 +1,129 @@
+"""The experiment from an order to plain rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpu_backend.acceptance.metrics import acceptance_length
+from gpu_backend.al import experiment
+from gpu_backend.al.arms import Arm, firsts
+from gpu_backend.al.experiment import Ask, Progress, Results
+from gpu_backend.al.measure import DRAFTER, TARGET, Run
+from gpu_backend.al.order import LENGTHS, Order, Told
+from gpu_backend.al.prompts import digest
+from gpu_backend.replay.result import ReplayOrder
+from gpu_backend.replay.session import require_order
+
+ON_CUDA, ON_CPU = (256, 128), (8, 32)  # requests of a condition and tokens of each, where the order does not say
+
+
+def measure(order: Order, progress: Progress | None = None) -> Told:
+    """Run what is ordered; InputError, in one line, for what cannot be measured."""
+    ask = ask_of(order)
+    results = experiment.measure(ask, progress)
+    cold = {name: run.measured.table() | {"seconds": round(run.seconds, 3)} for name, run in results.cold.items()}
+    rows = [row_of(arm, ask.seed) for arm in results.arms]
+    return Told(provenance(ask), rows, hit_rows(results), cold, results.interrupted)
+
+
+def ask_of(order: Order) -> Ask:
+    """The pair on its device, and texts for it."""
+    device = require_order(ReplayOrder(order.device))
+    prompts, tokens = ON_CUDA if device.type == "cuda" else ON_CPU
+    count = order.prompts or prompts
+    pair, texts = experiment.subject(order.weights, device, count, exact=order.exact, seed=order.seed)
+    return Ask(
+        pair, texts, order.tokens or tokens, order.builds, order.faults, order.conditions, order.graphs, order.seed
+    )  # fmt: skip
+
+
+def row_of(arm: Arm, seed: int = 0) -> dict[str, Any]:
+    """One arm as plain values. Changes are ratios less 1, with the ends of their 95 % intervals."""
+    run, cold = arm.run, arm.cold
+    row: dict[str, Any] = {
+        "condition": arm.condition,
+        "build": arm.build,
+        "kind": arm.kind,
+        "verdict": arm.verdict,
+        "laws": arm.broken,
+        "error": arm.error,
+        "hits": cold.measured.requests,
+        "same_traces": int(arm.same.sum()),
+        "same_outputs": int(arm.same_output.sum()),
+        "owed": int(arm.owed.sum()),
+        "owed_and_same": int((arm.owed & arm.same).sum()),
+    }
+    for length in LENGTHS:
+        name = "AL" if length is None else f"AL{length}"
+        row[f"{name}_cold"] = acceptance_length(cold.measured.steps, length)
+        row[name] = None if run is None else acceptance_length(run.measured.steps, length)
+        change = arm.change(length, seed)
+        for place, end in enumerate(("low", "change", "high")):
+            row[f"{name}_{end}"] = None if change is None else change[place] - 1
+    row |= {"first_cold": firsts(cold), "first": None if run is None else firsts(run)}
+    row |= _ledger(run)
+    return row
+
+
+def _ledger(run: Run | None) -> dict[str, Any]:
+    """Tokens of the hits: prefilled for each pool, claimed in each, hidden of the drafter's window."""
+    if run is None:
+        keys = (
+            "prefilled_target",
+            "prefilled_draft",
+            "cached_target",
+            "cached_draft",
+            "hidden",
+            "preempted",
+            "seconds",
+        )
+        return dict.fromkeys(keys)
+    return {
+        "prefilled_target": int(run.measured.prefilled[TARGET].sum()),
+        "prefilled_draft": int(run.measured.prefilled[DRAFTER].sum()),
+        "cached_target": sum(record.cached_tokens for record in run.records),
+        "cached_draft": sum(record.draft_cached_tokens for record in run.records),
+        "hidden": int(run.hidden.sum()),
+        "preempted": sum(record.preemptions > 0 for record in run.records),
+        "seconds": round(run.seconds, 3),
+    }
+
+
+def hit_rows(results: Results) -> list[dict[str, Any]]:
+    """A row a hit of every arm: where its reuse ended, sums of both runs, whether its trace was the cold one."""
+    rows = []
+    for arm in results.arms:
+        if arm.run is None:
+            continue
+        for place, hit in enumerate(results.conditions[arm.condition].hits):
+            before, after = arm.cold.trace(place), arm.run.trace(place)
+            rows.append(
+                {
+                    "condition": arm.condition, "build": arm.build, "hit": place, "past_boundary": hit.past,
+                    "same_trace": bool(arm.same[place]), "owed": bool(arm.owed[place]),
+                    "steps_cold": len(before), "committed_cold": sum(count for _, count in before),
+                    "steps": len(after), "committed": sum(count for _, count in after),
+                    "first_cold": before[0][1] if before else None, "first": after[0][1] if after else None,
+                    "hidden": int(arm.run.hidden[place]), "cached": arm.run.records[place].cached_tokens,
+                    "prefilled": arm.run.records[place].prefilled_tokens,
+                }
+            )  # fmt: skip
+    return rows
+
+
+def provenance(ask: Ask) -> dict[str, Any]:
+    """What the figures were measured with."""
+    return {
+        "name": ask.pair.name,
+        "sha256": ask.pair.sha256,
+        "device": str(ask.pair.device),
+        "exact": ask.pair.exact,
+        "window": ask.pair.window,
+        "page": ask.pair.page,
+        "drafts": ask.pair.drafts,
+        "prompts": len(ask.texts),
+        "tokens": ask.tokens,
+        "prompts_sha256": digest(list(ask.texts)),
+        "decoding": "greedy",
+        "timeline": "seed",
+    }

@@ -1,0 +1,159 @@
+"""Cold against hit with tier T0: sound reuse changes no step, every condition does what it says, laws can fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from gpu_backend.al import conditions, prompts
+from gpu_backend.al.arms import arm, may_hide
+from gpu_backend.al.conditions import pasts
+from gpu_backend.al.experiment import Ask, Results, Served, measure, subject
+from gpu_backend.al.measure import Run, Watching, run
+from gpu_backend.al.order import (
+    BROKEN,
+    CONDITIONS,
+    COSTS,
+    DECLARED,
+    FREE,
+    HOST_LOAD,
+    IDENTICAL,
+    REFUSED,
+    SUSPEND,
+    TRANSFER,
+)
+from model.builds import BUILDS
+from model.tokens import prompt_tokens
+
+HITS, TOKENS = 4, 8
+CPU = torch.device("cpu")
+
+
+def asked(*builds: str, faults: tuple[str, ...] = (), only: tuple[str, ...] = tuple(CONDITIONS)) -> Ask:
+    """Four requests of twelve tokens, each with its reuse ending elsewhere in a page."""
+    pair, texts = subject(None, CPU, HITS, exact=True, seed=0)
+    return Ask(pair, texts, TOKENS, builds, faults, only)
+
+
+@cache
+def sound() -> Results:
+    """All conditions on the unified build."""
+    return measure(asked("unified"))
+
+
+def test_sound_reuse_changes_no_step_under_any_condition() -> None:
+    results = sound()
+    assert [found.condition for found in results.arms] == list(CONDITIONS) and not results.interrupted
+    for found in results.arms:
+        assert found.run is not None and not found.broken, (found.condition, found.broken)
+        restarted = [record.preemptions > 0 for record in found.run.records]
+        assert found.owed.tolist() == [not one for one in restarted] and sum(restarted) <= 1
+        assert (found.same | restarted).all() and found.same_output.all()
+        if not any(restarted):
+            assert found.verdict == IDENTICAL and found.change(None) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("build", ["paired-22", "joint-backoff", "vllm-lookahead", "sglang-fused", "recompute-tail"])
+def test_every_layout_drafts_on_a_hit_as_it_does_cold(build: str) -> None:
+    (found,) = measure(asked(build, only=("repeat",))).arms
+    assert found.verdict == IDENTICAL and found.owed.all()
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_a_condition_reuses_and_disturbs_as_it_says(name: str) -> None:
+    found = next(one.run for one in sound().arms if one.condition == name and one.build == "unified")
+    assert found is not None and not found.hidden.any()
+    cold = sound().cold[sound().conditions[name].cold_name]
+    assert not any(record.cached_tokens for record in cold.records)
+    assert (cold.measured.prefilled["target"] >= [record.prompt_tokens for record in cold.records]).all()
+    if name == TRANSFER:
+        assert all(record.received_tokens for record in found.records)
+    else:
+        assert all(record.cached_tokens for record in found.records)
+        assert (found.measured.prefilled["target"] < cold.measured.prefilled["target"]).all()
+    if name == SUSPEND:
+        assert any(record.suspensions for record in found.records)
+    for place in range(HITS):
+        assert found.measured.outputs[place] and len(found.measured.outputs[place]) == TOKENS
+
+
+def test_pages_come_back_from_the_host() -> None:
+    ask = asked()
+    workers: list[Watching] = []
+    scenario = conditions.warm(ask.pair, conditions.whole_prompts(ask.pair, ask.texts, 2, HOST_LOAD))
+    found = run(scenario, BUILDS["unified"], ask.pair, prepare=workers.append)
+    assert all(record.cached_tokens for record in found.records)
+    pools = workers[0].engine.twin.pools.values()
+    assert all(pool.host_pages for pool in pools)
+
+
+def test_reuse_ends_beside_and_on_page_boundaries() -> None:
+    ask = asked()
+    page = ask.pair.page
+    assert pasts(page) == (1, page - 1, page, page + 1)
+    for name in CONDITIONS:
+        hits = sound().conditions[name].hits
+        assert {hit.past for hit in hits} == set(pasts(page)), name
+        for hit in hits:
+            parts = [one != other for one, other in zip(hit.prompt, hit.publisher, strict=False)]
+            reused = min(parts.index(True) if True in parts else len(parts), len(hit.prompt) - 1)
+            assert reused % page == hit.past % page, name
+
+
+def test_a_build_that_hides_what_its_drafter_never_saw_breaks_no_law() -> None:
+    results = measure(asked("target-21", only=("repeat",)))
+    (found,) = results.arms
+    assert found.run is not None and found.run.hidden.all() and not found.owed.any()
+    assert found.verdict == DECLARED and not found.broken
+    assert may_hide(BUILDS["target-21"]) and may_hide(BUILDS["unified-target-sent"]) and not may_hide(BUILDS["unified"])
+
+
+def test_a_fault_that_costs_and_one_that_does_not_are_told_apart() -> None:
+    ask = replace(asked(faults=("store-at-zero", "raw-keys"), only=("repeat",)), tokens=16)
+    costs, free = measure(ask).arms
+    assert costs.verdict == COSTS and not costs.same.any() and costs.same_output.all()
+    change = costs.change(16)
+    assert change is not None and change.high < 1
+    assert free.verdict == FREE and free.same.all() and not free.owed.any()
+
+
+def test_a_correct_build_whose_traces_differ_breaks_a_law() -> None:
+    served = Served(asked(), Results())
+    wrong = served.arm("repeat", BUILDS["target-21"]).run
+    found = arm("repeat", BUILDS["unified"], "correct", served.cold("repeat"), hides_nothing(wrong), exact=True)
+    assert found.verdict == BROKEN and found.broken[0].startswith("AL: ")
+    tied = arm("repeat", BUILDS["unified"], "correct", served.cold("repeat"), hides_nothing(wrong), exact=False)
+    assert not tied.broken and not tied.owed.any()
+    ended = arm("repeat", BUILDS["unified"], "correct", served.cold("repeat"), None, exact=True, error="KeyError: 7")
+    assert ended.verdict == BROKEN and ended.broken == ["PROGRESS: KeyError: 7"]
+    refused = arm("repeat", BUILDS["unified"], "fault", served.cold("repeat"), None, exact=True, error="KeyError: 7")
+    assert refused.verdict == REFUSED and not refused.broken
+
+
+def hides_nothing(found: Run | None) -> Run:
+    """A run that differs from its cold one although no part of a window was hidden."""
+    assert found is not None
+    return Run(
+        found.scenario, found.build, found.measured, found.records, np.zeros_like(found.hidden), found.seconds,
+        found.violations, found.notes,
+    )  # fmt: skip
+
+
+def test_the_same_requests_run_cold_and_on_a_hit() -> None:
+    ask = asked()
+    for name, condition in sound().conditions.items():
+        told = []
+        for scenario in (conditions.cold(ask.pair, condition), conditions.warm(ask.pair, condition)):
+            sessions = [session for session in scenario.workload().sessions if session.name.startswith("hit")]
+            told.append([(session.name, prompt_tokens(session.turns[0].append, 5).tolist()) for session in sessions])
+        assert told[0] == told[1] and len(told[0]) == HITS, name
+
+
+def test_texts_are_named_by_their_ids() -> None:
+    one, other = prompts.drawn(2, 8, 5, 0)
+    assert one.name == prompts.Text.of(np.array(one.ids)).name != other.name
+    assert prompts.digest([one, other]) != prompts.digest([other, one])

@@ -1,0 +1,129 @@
+"""The command ``al``: acceptance of a real drafter, cold and on a hit."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reports import interrupts
+from reports.device_commands import OnDevice, Room, open_room
+from reports.options import Json, Out
+
+if TYPE_CHECKING:
+    from gpu_backend.al.order import Order
+
+ALL, NO = "all", "none"
+
+
+class Tier(enum.StrEnum):
+    """Which pair is measured."""
+
+    T0 = "t0"
+    T1 = "t1"
+
+
+def register(app: typer.Typer, room: Callable[[], Room]) -> None:
+    """Add ``al`` to ``app``; ``room`` is asked for when it runs."""
+
+    @app.command()
+    def al(
+        builds: Annotated[
+            str | None, typer.Option("--builds", metavar="A,B,C", help="Builds; by default every one that is correct.")
+        ] = None,
+        faults: Annotated[
+            str | None,
+            typer.Option("--faults", metavar="A,B,C", help="Faults, all or none; by default a dozen that reuse shows."),
+        ] = None,
+        conditions: Annotated[
+            str | None, typer.Option("--conditions", metavar="A,B,C", help="Some of the conditions; by default all.")
+        ] = None,
+        tier: Annotated[
+            Tier | None, typer.Option("--tier", help="T0: random weights over a few words; T1: the trained pair.")
+        ] = None,
+        weights: Annotated[
+            Path | None, typer.Option("--weights", metavar="DIR", help="A pair that `kvtwin train` left.")
+        ] = None,
+        prompts: Annotated[
+            int | None, typer.Option("--prompts", min=1, help="Requests of a condition; 256, 8 on a CPU.")
+        ] = None,
+        tokens: Annotated[int | None, typer.Option("--tokens", min=2, help="Tokens of each; 128, 32 on a CPU.")] = None,
+        device: OnDevice = None,
+        exact: Annotated[
+            bool,
+            typer.Option(
+                "--exact/--no-exact",
+                help="Kernels whose bits do not depend on the batch; without them nothing is owed.",
+            ),
+        ] = True,
+        eager: Annotated[bool, typer.Option("--eager", help="No CUDA graphs.")] = False,
+        seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of drawn prompts and of the intervals.")] = 0,
+        out: Out = None,
+        json: Json = False,
+    ) -> None:
+        """Measure acceptance cold and on a hit, for builds and faults: sound reuse must not change a single step."""
+        interrupts.raise_again()
+        order = replace(
+            order_of(builds, faults, conditions, tier, weights), prompts=prompts, tokens=tokens,
+            device=None if device is None else device.value, exact=exact, graphs=False if eager else None, seed=seed,
+        )  # fmt: skip
+        from reports import al as tables
+        from reports import terminal
+        from reports.folder import check_target
+
+        if out is not None:
+            check_target(out)
+        with terminal.progress("al") as tick:
+            told = open_room(room).measure(order, tick)
+        tables.show(told, json)
+        if out is not None:
+            tables.write(out, told)
+        raise typer.Exit(told.exit_code)
+
+
+def order_of(
+    builds: str | None, faults: str | None, conditions: str | None, tier: Tier | None, weights: Path | None
+) -> Order:
+    """What the names and the pair of the options ask for; InputError, in one line, for unknown ones."""
+    from gpu_backend.al.order import CONDITIONS, DEFAULT_FAULTS, T1_FOLDER, Order
+    from model.builds import BUILDS
+    from model.faults import FAULTS
+    from scenarios.errors import InputError
+
+    if (weights is None) == (tier is None):
+        found = "neither" if tier is None else "both"
+        raise InputError("al", 0, "weights", f"expected --tier or --weights, found {found}")
+    named = tuple(name for name, build in BUILDS.items() if build.correct) if builds is None else _builds(builds)
+    wrong = DEFAULT_FAULTS if faults is None else _names(faults, FAULTS, "fault", "kvtwin faults")
+    chosen = tuple(CONDITIONS)
+    if conditions is not None:
+        chosen = _names(conditions, CONDITIONS, "condition", "kvtwin al --help")
+    return Order(T1_FOLDER if tier is Tier.T1 else weights, named, wrong, chosen)
+
+
+def _builds(told: str) -> tuple[str, ...]:
+    """Builds of a list with commas; none for ``none``."""
+    from sim.rulespec import find
+
+    names = () if told == NO else tuple(name.strip() for name in told.split(","))
+    for name in names:
+        find(name)
+    return names
+
+
+def _names(told: str, known: Mapping[str, object], what: str, listed_by: str) -> tuple[str, ...]:
+    """Names of a list with commas; ``all`` of them, or ``none``."""
+    from scenarios.errors import InputError
+    from scenarios.names import unknown_name
+
+    if told in (ALL, NO):
+        return tuple(known) if told == ALL else ()
+    chosen = tuple(name.strip().removeprefix("fault:") for name in told.split(","))
+    for name in chosen:
+        if name not in known:
+            raise InputError(f"{what}s", 0, "", unknown_name(what, name, known, listed_by))
+    return chosen
