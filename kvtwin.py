@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from io import TextIOWrapper
 from pathlib import Path
@@ -18,7 +19,7 @@ interrupts.leave_at_once()
 import typer  # noqa: E402
 import typer.core  # noqa: E402
 
-from reports import al_commands, check_commands, device_commands, options, train_commands  # noqa: E402
+from reports import al_commands, check_commands, device_commands, nightly_commands, options, train_commands  # noqa: E402
 
 if TYPE_CHECKING:
     from model.builds import Build
@@ -106,12 +107,7 @@ def _replay_cache(program: CacheProgram, build: Build, check: str) -> RunResult:
 @app.command()
 def compare(
     scenario: options.Scenarios = None,
-    builds: Annotated[
-        str | None,
-        typer.Option(
-            "--builds", metavar="A,B,C", help=f"Builds to compare; the scenario's own, or {options.FOUR_BUILDS}."
-        ),
-    ] = None,
+    builds: options.Compared = None,
     out: options.Out = None,
     json: options.Json = False,
     check: options.CheckLevel = options.Check.INCREMENTAL,
@@ -192,7 +188,7 @@ def drill(
     if budget or driver or workers:
         raise sources.usage("expected --budget, --driver and --workers only beside --blind")
     if device is not None:
-        raise typer.Exit(device_commands.drill(_room, (*(name or ()), *(fault or ())), device, json))
+        raise typer.Exit(device_commands.drill(_devices, (*(name or ()), *(fault or ())), device, json))
     with terminal.progress("drill") as tick:
         rows, interrupted = drills.drill((*(name or ()), *(fault or ())), tick, check.value)
     drills.show(rows, interrupted, json)
@@ -273,9 +269,7 @@ def sweep(
 @app.command()
 def capacity(
     scenario: options.Scenarios = None,
-    builds: Annotated[
-        str | None, typer.Option("--builds", metavar="A,B,C", help="Builds; the scenario's own, or four of them.")
-    ] = None,
+    builds: options.Compared = None,
     json: options.Json = False,
 ) -> None:
     """Show what builds make of a rank's memory: pages, bytes and tokens by pool, on the device and on the host."""
@@ -337,24 +331,17 @@ def explain(
     story.show(told, json)
 
 
-def _room() -> device_commands.Room:
-    import gpu_backend.replay.room as room  # torch, where it is installed
-
-    return room
-
-
-device_commands.register(app, _room)
+def _late(module: str) -> Callable[[], Any]:
+    """What imports a room when a command needs it: torch, tokenizers, hypothesis take their time, or are not there."""
+    return lambda: importlib.import_module(module)
 
 
-def _stages() -> train_commands.Stages:
-    import gpu_backend.train.stages as stages  # torch and tokenizers, where they are installed
-
-    return stages
-
-
-train_commands.register(app, _stages)
+_devices = _late("gpu_backend.replay.room")
+device_commands.register(app, _devices)
+train_commands.register(app, _late("gpu_backend.train.stages"))
 check_commands.register(app)
-al_commands.register(app, _room)
+al_commands.register(app, _devices)
+nightly_commands.register(app, _devices, _late("property_tests.fuzz.stage"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

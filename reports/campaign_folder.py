@@ -20,12 +20,14 @@ KIND, SUMMARY, LEDGER, FAILURES, UNFINISHED = "campaign", "campaign.json", "ledg
 class CampaignFolder:
     """``target``, new or with a campaign that goes on; nothing is written where it is ``None``.
 
+    ``place`` is where the folder will lie in the end, for the commands that repeat a failure (``target`` by default).
     Raises :class:`InputError` where something else than a campaign lies there. Each failure is there whole or not at
     all, whenever the campaign ends.
     """
 
-    def __init__(self, target: Path | None) -> None:
+    def __init__(self, target: Path | None, place: Path | None = None) -> None:
         self.target = target
+        self._place = place or target
         if target is None:
             return
         if _kind(target) == KIND and (target / FAILURES / UNFINISHED).is_dir():
@@ -52,13 +54,13 @@ class CampaignFolder:
 
     def keep(self, failure: Failure, command: str) -> str:
         """Write the folder of a failure that ``command`` found; its name below the target, or nothing."""
-        if self.target is None:
+        if self.target is None or self._place is None:
             return ""
         folder = self.target / FAILURES
         unfinished = folder / UNFINISHED
         unfinished.mkdir(parents=True, exist_ok=True)
         try:
-            written = failures.write(unfinished, failure, command, folder)
+            written = failures.write(unfinished, failure, command, self._place / FAILURES)
             final = folder / written.name
             names = {path.name for path in folder.iterdir() if path.is_dir() and path.name != UNFINISHED}
             _mark(folder, "group", files=[], folders=sorted(names | {final.name}))

@@ -24,10 +24,13 @@ CAUSES_SHOWN = 30
 
 
 class Desk:
-    """A session's view of this room, as a context: the folder ``out`` and, on a terminal, the state of the campaign."""
+    """A session's view of this room, as a context: the folder ``out`` and, on a terminal, the state of the campaign.
 
-    def __init__(self, out: Path | None) -> None:
-        self._folder = CampaignFolder(out)
+    ``place`` is where the folder will lie in the end, if elsewhere.
+    """
+
+    def __init__(self, out: Path | None, place: Path | None = None) -> None:
+        self._folder = CampaignFolder(out, place)
         screen = Console(stderr=True)
         shown = Live(console=screen, transient=True, refresh_per_second=REFRESHES_S)
         self._live = shown if screen.is_terminal else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 import typer
 
@@ -70,6 +70,8 @@ OnDevice = Annotated[
 DrillDevice = Annotated[
     Device | None, typer.Option("--device", help="Replay the faults there: do the device's own checks notice?")
 ]
+
+Opened = TypeVar("Opened")
 
 
 class Room(Protocol):
@@ -151,7 +153,7 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
         raise typer.Exit(replays.exit_code_of(done))
 
 
-def open_room(room: Callable[[], Room]) -> Room:
+def open_room(room: Callable[[], Opened]) -> Opened:
     """The room of the devices; InputError where nobody installed what it needs."""
     from scenarios.errors import InputError
 

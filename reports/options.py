@@ -69,7 +69,7 @@ Ops = Annotated[
 Events = Annotated[bool, typer.Option("--events/--no-events", help="Keep the event log in DIR, for `kvtwin explain`.")]
 Compared = Annotated[
     str | None,
-    typer.Option("--builds", metavar="A,B,C", help=f"Builds to compare; the scenario's own, or {FOUR_BUILDS}."),
+    typer.Option("--builds", metavar="A,B,C", help=f"Builds; the scenario's own, or {FOUR_BUILDS}."),
 ]
 
 # -- of a sweep --------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ COMMANDS = {
     "sweep": ("sweep", "--what", "lengths", "--every", "40", "--workers", "1"),
     "grids": ("sweep", "--list"),
     "schema": ("schema",),
+    "schema of a suite": ("nightly", "--schema"),
     "fuzz": ("fuzz", "--build", "unified", "--examples", "4", "--workers", "1"),
     "blind drill": ("drill", "--blind", "target-cursor", "--driver", "swarm", "--workers", "1"),
 }

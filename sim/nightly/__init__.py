@@ -1,0 +1,1 @@
+"""Figures of runs held to those of earlier ones: which must be equal, and when a noisy one is worse."""
