@@ -15,6 +15,7 @@ from reports.options import Json, Out
 class LogFormat(enum.StrEnum):
     """Formats of logs."""
 
+    KVTWIN = "kvtwin"
     TRTLLM = "trtllm-events"
     VLLM = "vllm-events"
 
@@ -24,12 +25,12 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def check(
-        log: Annotated[Path, typer.Argument(metavar="LOG", help="A log of events, plain or gzip.")],
+        log: Annotated[Path, typer.Argument(metavar="LOG", help="A log of events, plain or gzip, or a run folder.")],
         format: Annotated[
             LogFormat | None, typer.Option("--format", help="Whose events they are; guessed from the first one.")
         ] = None,
         partial: Annotated[
-            bool, typer.Option("--partial", help="The log begins in mid-run: what it does not tell of may be stored.")
+            bool, typer.Option("--partial", help="The log begins or ends in mid-run: what it does not tell may be.")
         ] = False,
         windowed: Annotated[
             bool, typer.Option("--windowed", help="No pool has full attention, so parents may go before children.")

@@ -80,3 +80,39 @@ def test_markup_in_a_log_is_text(kvtwin: Command, tmp_path: Path) -> None:
     answer = kvtwin("check", "log[red].json")
     assert answer.code == 1
     assert "log[red].json" in answer.out and "[bold]x[/bold]" in answer.out
+
+
+def test_a_run_folder_is_held_to_its_own_log(kvtwin: Command, tmp_path: Path) -> None:
+    assert kvtwin("run", "hello", "--out", "run").code == 0
+    answer = kvtwin("check", "run", "--json")
+    report = answer.json()
+    assert (answer.code, report["format"], report["verdict"]) == (0, "kvtwin", "fine")
+    assert {law["law"]: law["evaluations"] for law in report["laws"]}["reported"] > 6
+    result = tmp_path / "run" / "result.json"
+    document = json.loads(result.read_text())
+    document["totals"]["prefilled_tokens"] += 1
+    result.write_text(json.dumps(document))
+    rows = (tmp_path / "run" / "requests.csv").read_text().splitlines()
+    (tmp_path / "run" / "requests.csv").write_text("\n".join([*rows[:1], *rows[2:], rows[1].replace("0", "5", 1)]))
+    answer = kvtwin("check", "run", "--json")
+    assert answer.code == 1
+    assert {one["law"] for one in answer.json()["findings"]} == {"reported"}
+    assert kvtwin("check", "run/events.jsonl").code == 0  # the log alone has nothing to contradict
+
+
+def test_a_folder_or_file_beside_the_log_that_cannot_be_read_is_one_line(kvtwin: Command, tmp_path: Path) -> None:
+    assert kvtwin("run", "hello", "--out", "run").code == 0
+    for name, text in (
+        ("result.json", "{"),
+        ("result.json", "[]"),
+        ("requests.csv", "a,b\n1,2\n"),
+        ("events.jsonl", ""),
+    ):
+        path = tmp_path / "run" / name
+        before = path.read_text()
+        path.write_text(text)
+        answer = kvtwin("check", "run")
+        assert (answer.code, len(answer.err.splitlines())) == (2, 1) and name in answer.err
+        path.write_text(before)
+    (tmp_path / "empty").mkdir()
+    assert "found no events.jsonl" in kvtwin("check", "empty").err
