@@ -13,7 +13,7 @@ ARGS ?=
 .PHONY: help run fuzz arithmetic test test-core test-gpu lint format bench bench-gpu setup clean
 
 help:
-	@echo "make run     two comparisons of four builds, with tables and plots under runs/"
+	@echo "make run     two comparisons of four builds, with tables, and a page of each under runs/"
 	@echo "make fuzz    half an hour of random programs on every correct build, kept in runs/fuzz-COMMIT; again: it goes on there"
 	@echo "make arithmetic  the tests of page arithmetic by CrossHair, path by path"
 	@echo "make test    lint, types, import layers and every test (installs torch and triton, as lint does)"

@@ -1,4 +1,4 @@
-"""The files of a comparison: a picture, Markdown, JSON, and its tables as CSV and Parquet.
+"""The files of a comparison: a page, a picture, Markdown, JSON, and its tables as CSV and Parquet.
 
 ``comparison``: wide, a row a build and a column a figure. ``figures``: long, a row a figure and build, with intervals
 and ratios. ``requests``: a row a request of every run. ``lifecycles``: pools and hits, a row a lifecycle and worker.
@@ -16,13 +16,16 @@ from reports.comparison_words import markdown
 from reports.document import dump
 from reports.folder import stamp
 
-PICTURE, TEXT, VALUES = "comparison.png", "comparison.md", "comparison.json"
+PAGE, PICTURE, TEXT, VALUES = "report.html", "comparison.png", "comparison.md", "comparison.json"
 
 
 def write_comparison_files(folder: Path, comparison: Comparison) -> None:
     """Fill ``folder`` with the comparison."""
-    from reports.plots import write_comparison  # matplotlib takes half a second to import
+    from reports.page.content import comparison_page  # matplotlib takes half a second to import
+    from reports.page.render import render
+    from reports.plots import write_comparison
 
+    (folder / PAGE).write_text(render(comparison_page(comparison)), encoding="utf-8")
     write_comparison(comparison, folder / PICTURE)
     (folder / TEXT).write_text(markdown(comparison), encoding="utf-8")
     (folder / VALUES).write_text(dump(document(comparison)), encoding="utf-8")

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from model.builds import Build
 from reports import terminal
 from reports.catalogue import find_build
 from reports.comparison import Comparison, compare, document
-from reports.comparison_files import PICTURE, write_comparison_files
+from reports.comparison_files import PAGE, write_comparison_files
+from reports.course import course_of
 from reports.document import INTERRUPTED, dump
 from reports.evidence import Evidence, evidence_of
 from reports.folder import Output
 from reports.sources import TraceFile, folders_below, load_sources, usage
+from reports.stories import stories_of
 from scenarios.schema import Scenario
 from scenarios.user_rules import is_own
 from sim.run import run_scenario
+
+STORIES = 300  # of the violations of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +33,9 @@ class Found:
     folder: Path | None
 
     @property
-    def picture(self) -> Path | None:
-        """The plot."""
-        return None if self.folder is None else self.folder / PICTURE
+    def page(self) -> Path | None:
+        """The HTML page."""
+        return None if self.folder is None else self.folder / PAGE
 
 
 def run(
@@ -58,7 +62,7 @@ def run(
     found: list[Found] = []
     with Output(out, several=len(plans) > 1) as output:
         for scenario, chosen, folder in plans:
-            comparison = _compare(scenario, chosen, check)
+            comparison = _compare(scenario, chosen, check, events=folder is not None)
             if comparison is None:
                 break
             if folder is not None:
@@ -78,7 +82,7 @@ def exit_code_of(found: Sequence[Found]) -> int:
 
 
 def show(found: Sequence[Found], json: bool) -> None:
-    """Print the comparisons, and name the pictures."""
+    """Print the comparisons; the last lines name their pages."""
     if json:
         documents = [
             document(one.comparison) | {"folder": None if one.folder is None else str(one.folder)} for one in found
@@ -88,20 +92,24 @@ def show(found: Sequence[Found], json: bool) -> None:
     out = terminal.console()
     for one in found:
         terminal.show_comparison(out, one.comparison)
-        if one.folder is not None:
-            out.print(f"  written: {one.picture}, and Markdown, JSON, CSV and Parquet beside it\n", soft_wrap=True)
+    for one in found:
+        if one.page is not None:
+            out.print(f"  written: {one.page}, and Markdown, JSON, CSV and Parquet beside it", soft_wrap=True)
 
 
-def _compare(scenario: Scenario, builds: list[Build], check: str) -> Comparison | None:
-    """The builds that were finished before Ctrl-C, side by side; ``None`` if there is none."""
+def _compare(scenario: Scenario, builds: list[Build], check: str, events: bool) -> Comparison | None:
+    """The builds that were finished before Ctrl-C, side by side; ``None`` if there is none.
+
+    ``events``: with what a page tells of the course of each.
+    """
     results: list[Evidence] = []
     try:
         for build in builds:
             with terminal.progress(f"{scenario.name} on {build.name}") as tick:
-                result = run_scenario(scenario, build, check=check, progress=tick)
+                result = run_scenario(scenario, build, check=check, keep_events=events, progress=tick)
             if result.interrupted:
                 break
-            results.append(evidence_of(result))
+            results.append(replace(evidence_of(result), course=course_of(result), told=stories_of(result, STORIES)))
     except KeyboardInterrupt:  # between two runs
         pass
     if not results:

@@ -95,7 +95,8 @@ def course_of(result: RunResult) -> Course | None:
 def _spans(tables: list[pd.DataFrame], result: RunResult) -> pd.DataFrame:
     """All spans in order, with session and turn of their requests."""
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(SPAN_COLUMNS))
-    table = table.reindex(columns=list(SPAN_COLUMNS)).fillna(SPAN_COLUMNS)
+    absent = {name: value for name, value in SPAN_COLUMNS.items() if name not in table}
+    table = table.assign(**absent)[list(SPAN_COLUMNS)].fillna(SPAN_COLUMNS)
     requests = table["request_id"].tolist()
     places = {timing.request_id: (timing.session, timing.turn) for timing in result.timings}
     table["session"] = [places[request][0] if request in places else "" for request in requests]

@@ -19,10 +19,8 @@ from scenarios.errors import InputError, reason_of
 from sim.result import RunResult
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    class Course(Protocol):
-        """How a run went, event by event."""
+    from reports.course import Course
+    from reports.stories import Told
 
 
 STEP_COLUMNS = {"request_id": "int64", "index": "int64", "accepted": "int64"}
@@ -42,7 +40,7 @@ class Evidence:
     lifecycle and worker, with its pool (``name`` is ``POOL`` or ``POOL@WORKER``) and its hits (those of all workers).
 
     ``device``: of a replay its steps, seconds and whether the memories were equal; empty otherwise. ``label``: what the
-    reader calls this arm, the build unless told otherwise.
+    reader calls this arm, the build unless told otherwise. ``told``: stories of its first violations, if it has any.
     """
 
     scenario: str
@@ -68,6 +66,7 @@ class Evidence:
     course: Course | None = None
     device: Mapping[str, Any] = field(default_factory=dict)
     label: str = ""
+    told: Sequence[Told] = ()
 
     @property
     def arm(self) -> str:

@@ -55,14 +55,14 @@ def tell(folder: Path, wanted: str) -> Story:
         run=f"{result['scenario']} on {result['build']}",
         number=number,
         violation=violation,
-        law=_law(violation["code"]),
+        law=law_of(violation["code"]),
         events=events,
-        lines=list(_lines(events, violation)),
+        lines=list(lines_of(events, violation)),
         headline=headline(violation, selection.owners),
     )
 
 
-def _law(code: str) -> str:
+def law_of(code: str) -> str:
     """The sentence of a law; a crash is none of the model's own."""
     return "The model and its rules come to an end." if code == CRASH else INVARIANTS[code].sentence
 
@@ -217,7 +217,7 @@ def touches(event: Event, page: int) -> bool:
     return any(event.get(key) == page for key in _PAGE_FIELDS)
 
 
-def _lines(events: list[Event], violation: dict[str, Any]) -> Iterator[str]:
+def lines_of(events: list[Event], violation: dict[str, Any]) -> Iterator[str]:
     """A line an event, but one for what repeats: verify steps, grants and publications of one pass, refusals."""
     if violation["code"] == "METRIC":
         events = [event for event in events if event["event"] not in _UNCOUNTED]

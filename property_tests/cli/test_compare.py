@@ -88,7 +88,7 @@ def test_the_files_hold_the_same_figures(kvtwin: Command, tmp_path: Path) -> Non
     assert kvtwin("compare", "x05_repeat", "--builds", "unified-page,unified", "--out", "out").code == 0
     names = {path.name for path in (tmp_path / "out").iterdir()}
     tables = {f"{name}.{kind}" for name in ("comparison", "figures", "requests", "lifecycles") for kind in KINDS}
-    assert names == {"kvtwin.json", "comparison.png", "comparison.md", "comparison.json"} | tables
+    assert names == {"kvtwin.json", "report.html", "comparison.png", "comparison.md", "comparison.json"} | tables
     table = pd.read_csv(tmp_path / "out/comparison.csv", index_col="build")
     document = json.loads((tmp_path / "out/comparison.json").read_text())
     assert {build["name"]: build["cached_tokens"] for build in document["builds"]} == table["cached_tokens"].to_dict()
