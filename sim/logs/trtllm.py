@@ -12,7 +12,8 @@ An event is ``{"event_id": n, "data": {"type": ..}, "window_size": w}`` with an 
 [{"token_id", "token_extra_id"}], "cache_level", "priority", "mm_keys", "cache_salt"}``; ``removed`` has
 ``block_hashes``; ``updated`` has ``block_hash`` and the diffs ``cache_level`` and ``priority``, either of which may be
 null. Removals of one window are batched and told before the next store of that window, but perhaps after updates that
-happened later: so the capacity of levels is looked at when something is stored.
+happened later: so the capacity of levels is looked at when something is stored. With layer groups, an event that names
+none is about every group that has its blocks.
 """
 
 from __future__ import annotations
@@ -80,7 +81,6 @@ class TrtllmLog:
         self.on_updated = [law for law in laws if type(law).updated is not BlockLaw.updated]
         self.ranks: dict[int | None, Rank] = {}
         self.pools: dict[tuple[int | None, int, int | None], Pool] = {}
-        self.groups = False  # some event names a layer group
 
     def feed(self, line: int, value: Any) -> None:
         """Judge the next value: an event, or a list of them (one poll)."""
@@ -101,9 +101,9 @@ class TrtllmLog:
         if kind == "stored":
             self._stored(self._pool(event), data)
         elif kind == "removed":
-            self._removed(self._pool(event), data)
+            self._removed(event, data)
         elif kind == "updated":
-            self._updated(self._pool(event), data)
+            self._updated(event, data)
         elif kind == "created":
             self._created(self._pool(event, creating=True), data)
         elif isinstance(kind, str):
@@ -146,7 +146,6 @@ class TrtllmLog:
         size = -1 if window is None else self.fields.integer("window_size", window)
         if group is not None:
             self.fields.integer("layer_group_id", group)
-            self.groups = True
         owner = self.ranks[rank]
         parts = [owner.name, "" if window is None else f"window {size}", "" if group is None else f"group {group}"]
         pool = Pool(owner, " ".join(filter(None, parts)) or "pool", None, size)
@@ -220,23 +219,42 @@ class TrtllmLog:
             ids.append((self.fields.name(f"{name}_id", plain), self.fields.integer(f"{name}_extra_id", extra)))
         return tuple(ids)
 
-    def _removed(self, pool: Pool, data: dict[str, Any]) -> None:
+    def _pools_of(self, event: dict[str, Any], names: list[Name]) -> dict[Pool, list[Name]]:
+        """The pools that an event about ``names`` concerns, and which of them: where it names no layer group but others
+        of its rank do, the groups in which the blocks are stored."""
+        rank, window, group = event.get("attention_dp_rank"), event.get("window_size"), event.get("layer_group_id")
+        if group is None and (rank, window, None) not in self.pools:
+            found: dict[Pool, list[Name]] = {}
+            for pool in self.ranks[rank].pools:
+                held = [name for name in names if pool.here(name)]
+                if held:
+                    found[pool] = held
+            if found and {name for held in found.values() for name in held} == set(names):
+                return found
+        return {self._pool(event): names}
+
+    def _removed(self, event: dict[str, Any], data: dict[str, Any]) -> None:
         names = self.fields.names("data.block_hashes", data.get("block_hashes"))
+        for pool, held in self._pools_of(event, names).items():
+            self._removed_from(pool, held)
+        if not data.keys() <= _REMOVED:
+            self.fields.unknown(data, _REMOVED, "data.")
+
+    def _removed_from(self, pool: Pool, names: list[Name]) -> None:
         for law in self.on_removed:
             law.removed(pool, names)
         for name in names:
             pool.remove(name)
-        if not data.keys() <= _REMOVED:
-            self.fields.unknown(data, _REMOVED, "data.")
 
-    def _updated(self, pool: Pool, data: dict[str, Any]) -> None:
+    def _updated(self, event: dict[str, Any], data: dict[str, Any]) -> None:
         name = self.fields.name("data.block_hash", data.get("block_hash"))
         levels = self._diff("data.cache_level", data.get("cache_level"))
         priority = self._diff("data.priority", data.get("priority"))
-        for law in self.on_updated:
-            law.updated(pool, name, levels, None if priority is None else priority[1])
-        if levels is not None:
-            pool.move(name, levels[1])
+        for pool in self._pools_of(event, [name]):
+            for law in self.on_updated:
+                law.updated(pool, name, levels, None if priority is None else priority[1])
+            if levels is not None:
+                pool.move(name, levels[1])
         if not data.keys() <= _UPDATED:
             self.fields.unknown(data, _UPDATED, "data.")
 
