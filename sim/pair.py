@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from simpy import Environment, Event, Resource
 
 from model.cluster import Cluster
-from model.config import EngineConfig
+from model.config import EngineConfig, RequestSpec
 from model.linkops import Abort, Arrive, Send
 from model.ops import At, Op, Outcome, World
 from model.pair import DECODE, PREFILL, Pair
@@ -73,6 +73,10 @@ class OfWorker:
 
     def __init__(self, measured: Measured, place: int) -> None:
         self.measured, self.place = measured, place
+
+    def told(self, spec: RequestSpec) -> RequestSpec:
+        """See :class:`sim.server.Measured`."""
+        return self.measured.told(spec)
 
     def counts(self, worker: int, plan: StepPlan) -> tuple[int, ...]:
         """See :class:`sim.server.Measured`."""

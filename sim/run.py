@@ -8,7 +8,7 @@ from simpy import Environment
 
 from model.builds import Build
 from model.cluster import Cluster
-from model.ops import At, Dispatch, Fail, Op, Settle, World
+from model.ops import At, Dispatch, Fail, Op, Settle, Submit, World
 from scenarios.errors import FieldError
 from scenarios.schema import Scenario
 from scenarios.workers_schema import Disaggregated
@@ -176,8 +176,12 @@ def apply_ops(
 
 
 def _as_measured(world: World | Cluster, op: At | Op, measured: Measured) -> At | Op:
-    """A settle that fits the oldest step in flight, with a device's counts; any other op as it stands."""
+    """A submission in a device's words; a settle that fits the oldest step in flight, with its counts; any other op as
+    it stands."""
     worker, inner = (op.worker, op.op) if isinstance(op, At) else (0, op)
+    if isinstance(inner, Submit):
+        submit = Submit(measured.told(inner.spec))
+        return At(worker, submit) if isinstance(op, At) else submit
     if not isinstance(inner, Settle) or not 0 <= worker < len(world.workers):
         return op
     plans = world.workers[worker].engine.plans

@@ -44,6 +44,10 @@ OPS: dict[Forward, Op] = {Forward.RUN: Dispatch(), Forward.SKIP: Dispatch(skip=T
 class Measured(Protocol):
     """A device that runs every step when it goes out: what it committed, and how long it took where that counts."""
 
+    def told(self, spec: RequestSpec) -> RequestSpec:
+        """A request as it is submitted, whose prompt the device may put into words of its own."""
+        ...
+
     def counts(self, worker: int, plan: StepPlan) -> tuple[int, ...]:
         """Tokens committed for each generation row of a plan, 1 .. its width."""
         ...
@@ -114,7 +118,8 @@ class Server:
         """Hand a request to the engine now. A refused one is done at once, with its reason in ``Ticket.refused``."""
         ticket = Ticket(spec.request_id, spec.output_seed, session, turn, int(self.env.now), self.env.event())
         self.tickets[spec.request_id] = ticket
-        outcome = self.apply(self.at(self.worker_of(ticket), Submit(spec)))
+        told = spec if self.measured is None else self.measured.told(spec)
+        outcome = self.apply(self.at(self.worker_of(ticket), Submit(told)))
         if not outcome.applied:
             ticket.refused = outcome.why
             self._end(ticket)

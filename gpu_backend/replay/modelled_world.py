@@ -12,7 +12,9 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from gpu_backend.acceptance.draws import signed
 from gpu_backend.acceptance.judge import ColdTokens
@@ -93,6 +95,7 @@ class RecordingWorld(ModelledWorld):
         self.took: dict[int, int] = {}  # iteration -> nanoseconds
         self.streams: dict[int, tuple[RequestSpec, TokenStream, int]] = {}  # by identity of the request's spec, as an
         # id may be used again: its tokens, and how many are known
+        self.said: dict[int, int] = {}  # seed of an output -> identity of the spec that it is of
         self._accepted: dict[int, tuple[int, ...]] = {}  # iteration -> counts, until somebody asks
         self._committed: dict[int, int] = {}  # owner -> tokens, of the step that runs
 
@@ -140,8 +143,16 @@ class RecordingWorld(ModelledWorld):
         stream.learn(begin, ids)
         before = self.streams.get(id(spec), (spec, stream, 0))[2]
         self.streams[id(spec)] = spec, stream, max(before, begin + len(ids))
+        self.said[spec.output_seed] = id(spec)
         if isinstance(row, ContextRow):
             self.rows.slots.stream[row.slot, begin] = ids[0]
+
+    def written(self, seed: int) -> NDArray[np.int64] | None:
+        """Ids of the output with this seed, as far as a step committed them."""
+        if seed not in self.said:
+            return None
+        _, stream, known = self.streams[self.said[seed]]
+        return stream.tokens(stream.prompt_length, known).astype(np.int64)
 
     def outputs(self) -> dict[int, tuple[int, ...]]:
         """Ids behind the prompt of each request, as far as a step committed them, by identity of its spec."""

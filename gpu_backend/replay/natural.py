@@ -11,9 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from gpu_backend.acceptance.rules import Rule, Sampling
+from gpu_backend.acceptance.texts import Spoken, Texts, open_texts
 from gpu_backend.acceptance.weights import fitted, models_of, open_pair, replaced
 from gpu_backend.backend import Kernels
 from gpu_backend.replay.executor import DeviceWorld
@@ -22,6 +25,7 @@ from gpu_backend.replay.modelled_world import RecordingWorld
 from gpu_backend.replay.result import FREE, ReplayOrder
 from model.builds import Build
 from model.cluster import Cluster
+from model.config import RequestSpec
 from model.ops import At, Op, Submit, World
 from model.plan import StepPlan
 from scenarios.errors import InputError
@@ -36,11 +40,22 @@ SERVED = ("attention_dp", "disaggregated")  # kinds of workers beside a single o
 
 
 class Recorder:
-    """What devices behind all workers committed, step by step."""
+    """What devices behind all workers committed, step by step; with ``texts`` prompts are real text, and outputs in
+    those of later turns the ones that were written."""
 
-    def __init__(self, *, free: bool) -> None:
+    def __init__(self, *, free: bool, texts: Texts | None = None, speaks: bool = False) -> None:
         self.free = free
         self.devices: list[RecordingWorld] = []
+        self.spoken = Spoken(texts, self.written) if speaks else None
+
+    def told(self, spec: RequestSpec) -> RequestSpec:
+        """See :class:`sim.server.Measured`."""
+        return spec if self.spoken is None else self.spoken.told(spec)
+
+    def written(self, seed: int) -> NDArray[np.int64] | None:
+        """The output with this seed: of a request that moved to another worker the longer one."""
+        found = [ids for device in self.devices if (ids := device.written(seed)) is not None]
+        return max(found, key=len, default=None)
 
     def counts(self, worker: int, plan: StepPlan) -> tuple[int, ...]:
         """See :class:`sim.server.Measured`."""
@@ -92,7 +107,14 @@ def record(
     else:
         models = models_of(config, pair, where[0], exact=order.exact)
     models.sampling = Sampling(Rule(order.sampling), order.temperature, scenario.seed)
-    recorder = Recorder(free=order.mode == FREE)
+    texts = None if pair is None else open_texts(pair.folder, config.vocabulary)
+    if pair is not None:
+        notes.append(
+            "prompts are drawn ids: no text beside the weights"
+            if texts is None
+            else f"prompts are text of {Path(texts.source).name}, {len(texts.ids):,} tokens, content {texts.name}"
+        )
+    recorder = Recorder(free=order.mode == FREE, texts=texts, speaks=pair is not None)
 
     def opened(world: World | Cluster) -> None:
         for worker in world.workers:

@@ -60,10 +60,7 @@ class Corpus:
 
 def installed() -> tuple[list[Source], list[str]]:
     """The standard library and the packages of this Python; the names of those whose licence is not allowed."""
-    root = Path(sysconfig.get_paths()["stdlib"])
-    files = [path for path in sorted(root.rglob("*.py")) if "site-packages" not in path.parts]
-    files = [path for path in files if "dist-packages" not in path.parts and not COPIES & set(path.parts)]
-    found = [Source(STDLIB, platform.python_version(), "PSF-2.0", root, files)]
+    found = [standard_library()]
     refused = set()
     packages = {str(package.metadata["Name"]).lower(): package for package in distributions()}
     for _, package in sorted(packages.items()):
@@ -74,6 +71,23 @@ def installed() -> tuple[list[Source], list[str]]:
             own = Path(str(package.locate_file("")))
             found.append(Source(name, package.version, licence, own, _files_of(package, own)))
     return found, sorted(refused)
+
+
+def standard_library() -> Source:
+    """The standard library of this Python."""
+    root = Path(sysconfig.get_paths()["stdlib"])
+    files = [path for path in sorted(root.rglob("*.py")) if "site-packages" not in path.parts]
+    files = [path for path in files if "dist-packages" not in path.parts and not COPIES & set(path.parts)]
+    return Source(STDLIB, platform.python_version(), "PSF-2.0", root, files)
+
+
+def held_texts() -> Iterator[tuple[str, bytes]]:
+    """Names and texts of the standard library's files that are held out, each content once."""
+    source, seen = standard_library(), set[bytes]()
+    for _, path, text in _texts([source], held=True):
+        if text not in seen:
+            seen.add(text)
+            yield str(path.relative_to(source.root)), text
 
 
 def _files_of(package: Distribution, root: Path) -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -24,13 +25,21 @@ else:
         collect_ignore += ["on_device/test_flashinfer.py"]
     if torch.cuda.device_count() < 2:
         collect_ignore += ["on_device/test_parallel_on_gpus.py"]
-    if importlib.util.find_spec("safetensors") is None:
-        collect_ignore += [
-            "test_modules_loader.py",
-            "test_acceptance_weights.py",
-        ]  # a GPU's own torch may come without it
+    if importlib.util.find_spec("safetensors") is None:  # a GPU's own torch may come without it
+        collect_ignore += ["test_modules_loader.py", "test_acceptance_weights.py", "test_acceptance_texts.py"]
+    elif importlib.util.find_spec("tokenizers") is None:
+        collect_ignore += ["test_acceptance_texts.py"]
 if importlib.util.find_spec("transformers") is None or importlib.util.find_spec("dflash") is None:
     collect_ignore += ["test_modules_transformers.py"]  # a second opinion that no target installs
+
+
+@pytest.fixture(scope="session")
+def trained_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a pair that knows a small language, and text of it; trained once, by the first worker that asks."""
+    from property_tests.gpu_room.trained import shared
+
+    folder = tmp_path_factory.getbasetemp()
+    return shared((folder.parent if folder.name.startswith("popen-") else folder) / "trained-pair")
 
 
 @pytest.fixture(scope="session")
