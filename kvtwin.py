@@ -19,7 +19,15 @@ interrupts.leave_at_once()
 import typer  # noqa: E402
 import typer.core  # noqa: E402
 
-from reports import al_commands, check_commands, device_commands, nightly_commands, options, train_commands  # noqa: E402
+from reports import (  # noqa: E402
+    al_commands,
+    check_commands,
+    compare_commands,
+    device_commands,
+    nightly_commands,
+    options,
+    train_commands,
+)
 
 if TYPE_CHECKING:
     from model.builds import Build
@@ -104,28 +112,7 @@ def _replay_cache(program: CacheProgram, build: Build, check: str) -> RunResult:
     return replay(program, build, check)
 
 
-@app.command()
-def compare(
-    scenario: options.Scenarios = None,
-    builds: options.Compared = None,
-    out: options.Out = None,
-    json: options.Json = False,
-    check: options.CheckLevel = options.Check.INCREMENTAL,
-    trace: options.TracePath = None,
-    format: options.Format = None,
-    geometry: options.Geometry = None,
-    block: options.Block = None,
-    limit: options.Limit = None,
-) -> None:
-    """Put builds side by side: reuse, coverage, acceptance, latency, pages, violations."""
-    from reports import comparisons, sources
-
-    interrupts.raise_again()
-    trace_file = sources.trace_file(trace, format, geometry, block, limit)
-    names = tuple(name.strip() for name in builds.split(",")) if builds is not None else None
-    found = comparisons.run(tuple(scenario or ()), trace_file, names, options.FOUR_BUILDS.split(","), check.value, out)
-    comparisons.show(found, json)
-    raise typer.Exit(comparisons.exit_code_of(found))
+compare_commands.register(app)
 
 
 @app.command()
@@ -304,15 +291,6 @@ def invariants(json: options.Json = False) -> None:
         json,
         {"name": "law", "sentence": "says", "checked": "checked at", "faults": "faults"},
     )
-
-
-@app.command()
-def schema(json: options.Json = False) -> None:
-    """Print the JSON Schema of a scenario file, for editors; it is JSON with and without --json."""
-    from reports.document import dump
-    from scenarios.schema import json_schema
-
-    sys.stdout.write(dump(json_schema()))
 
 
 @app.command()

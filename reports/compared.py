@@ -149,10 +149,8 @@ class Comparison:
             notes.append(f"{self.paired:,} of {held:,} requests are in every arm; figures count all that an arm has")
         if len(set(self.modes.values())) > 1:
             notes.append("acceptance lengths of different modes stand side by side, and their ratio compares the modes")
-        places = {run.arm: run.on for run in self.arms}
-        if len(set(places.values())) > 1:
-            where = ", ".join(f"{build} on {place}" for build, place in places.items())
-            notes.append(f"latencies are of the sim's clock in every arm ({where})")
+        if len({run.on for run in self.arms}) > 1:
+            notes.append("latencies and rates are of the simulated clock in every arm, wherever it ran")
         return notes
 
     @property

@@ -92,9 +92,15 @@ def _told(label: str, row: Mapping[Any, Any]) -> str:
         return f"{label} {value} (equal)"
     interval = ""
     if not math.isnan(row["ratio_low"]):
-        interval = f" [{row['ratio_low'] - 1:+.1%}, {row['ratio_high'] - 1:+.1%}]"
+        interval = f" [{_percent(row['ratio_low'] - 1)}, {_percent(row['ratio_high'] - 1)}]"
     doubt = ", no difference shown" if word == UNCLEAR and interval else ""
-    return f"{label} {value} ({row['ratio'] - 1:+.1%}{interval}{doubt})"
+    return f"{label} {value} ({_percent(row['ratio'] - 1)}{interval}{doubt})"
+
+
+def _percent(share: float) -> str:
+    """A change with its sign; what rounds to nothing has none."""
+    text = f"{share:+.1%}"
+    return "±0.0%" if text in ("+0.0%", "-0.0%") else text
 
 
 def _laws_told(comparison: Comparison, build: str) -> str:
@@ -110,9 +116,10 @@ def table_rows(comparison: Comparison, short: bool = True) -> Iterator[tuple[str
 
     Where nothing ever happened (no preemption, no host page) there is no line, nor one for capacities that are equal.
     """
-    for metric, rows in comparison.rows.groupby("metric", sort=False):
-        name = str(metric)
-        by_build = {str(row["build"]): row for row in rows.to_dict("records")}
+    by_metric: dict[str, dict[str, dict[Any, Any]]] = {}
+    for row in comparison.rows.to_dict("records"):
+        by_metric.setdefault(row["metric"], {})[row["build"]] = row
+    for name, by_build in by_metric.items():
         values = [0.0 if math.isnan(row["value"]) else row["value"] for row in by_build.values()]
         if not any(values) and name != "violations":
             continue

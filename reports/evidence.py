@@ -228,7 +228,7 @@ def _pools(pools: Iterable[Mapping[str, Any]], lifecycles: Sequence[Mapping[str,
 
 def _read_requests(path: Path) -> pd.DataFrame:
     try:
-        return pd.read_csv(path, dtype=_TEXTS, keep_default_na=False, na_values=[""], float_precision="round_trip")
+        return pd.read_csv(path, dtype=_TEXTS, keep_default_na=False, na_values=[""])
     except OSError as error:
         raise InputError(str(path), 0, "", f"expected the requests of a run, found none: {reason_of(error)}") from error
     except ValueError as error:

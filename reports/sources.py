@@ -89,7 +89,11 @@ def scenario_of_fault(build: str | None) -> tuple[str, ...]:
 
 def folders_below(out: Path | None, sources: list[Source]) -> list[Path | None]:
     """A folder for each scenario: ``out`` itself for a single one, else one named after each below it."""
-    names = [source.scenario.name for source in sources]
+    return named_folders(out, [source.scenario.name for source in sources])
+
+
+def named_folders(out: Path | None, names: list[str]) -> list[Path | None]:
+    """:func:`folders_below` for scenarios of these names."""
     if out is None or len(names) == 1:
         return [out] * len(names)
     twice = sorted({name for name in names if names.count(name) > 1})
