@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 # kvtwin runs without torch, a replay and a training do not
-collect_ignore = [] if find_spec("torch") else ["test_al.py", "test_replay.py", "test_train.py", "test_train_input.py"]
+_WITH_TORCH = ("test_al.py", "test_nightly_device.py", "test_replay.py", "test_train.py", "test_train_input.py")
+collect_ignore = [] if find_spec("torch") else list(_WITH_TORCH)
 
 
 @dataclass(frozen=True, slots=True)

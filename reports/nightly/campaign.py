@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from reports import campaigns, terminal
+from reports import terminal
 from reports.nightly.outcome import CRASHED, FAILED, PASSED, UNCHECKED, Found
 from reports.nightly.steps import Cut, Kept, Place, Step
 from reports.nightly.suite import Suite
 from scenarios.errors import InputError
 from sim.findings import Campaigned
+
+if TYPE_CHECKING:
+    from reports.campaigns import Desk
 
 FOLDER = "fuzz"
 
@@ -25,6 +29,8 @@ def fuzz(suite: Suite, place: Place) -> Iterator[Step]:
         raise suite.located(("fuzz",), error.problem) from error
 
     def work(found: Found, tick: terminal.Tick, kept: Kept | None) -> None:
+        from reports import campaigns  # its pictures take a second to import
+
         with _desk(kept) as desk:
             done = room.run(desk, **asked)
             desk.close(order, done)
@@ -36,8 +42,10 @@ def fuzz(suite: Suite, place: Place) -> Iterator[Step]:
     yield Step("fuzz", "", "fuzz", work)
 
 
-def _desk(kept: Kept | None) -> campaigns.Desk:
-    return campaigns.Desk(None) if kept is None else campaigns.Desk(kept.folder / FOLDER, kept.place / FOLDER)
+def _desk(kept: Kept | None) -> Desk:
+    from reports.campaigns import Desk
+
+    return Desk(None) if kept is None else Desk(kept.folder / FOLDER, kept.place / FOLDER)
 
 
 def _judge_campaign(found: Found, done: Campaigned) -> None:

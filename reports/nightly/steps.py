@@ -7,15 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from gpu_backend.replay.result import DeviceDrilled, Replayed, ReplayOrder
 from model.builds import Build
-from reports import campaigns, terminal
+from reports import terminal
 from reports.nightly.outcome import CRASHED, FAILED, Found
 from scenarios.errors import InputError
 from scenarios.schema import Scenario
-from sim.findings import Campaigned
+
+if TYPE_CHECKING:
+    from gpu_backend.replay.result import DeviceDrilled, Replayed, ReplayOrder
+    from reports.campaigns import Desk
+    from sim.findings import Campaigned
 
 SIM, CPU, GPU = "sim", "cpu", "gpu"
 Progress = Callable[[int, int], None]
@@ -50,7 +53,7 @@ class FuzzRoom(Protocol):
         """What is ordered; InputError for what cannot be."""
         ...
 
-    def run(self, desk: campaigns.Desk, **asked: Any) -> Campaigned:
+    def run(self, desk: Desk, **asked: Any) -> Campaigned:
         """Run it."""
         ...
 
