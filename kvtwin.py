@@ -24,6 +24,8 @@ from reports import (  # noqa: E402
     check_commands,
     compare_commands,
     device_commands,
+    list_commands,
+    log_commands,
     nightly_commands,
     options,
     train_commands,
@@ -94,13 +96,14 @@ def run(
     limit: options.Limit = None,
     ops: options.Ops = None,
     events: options.Events = True,
+    perfetto: options.Perfetto = False,
 ) -> None:
     """Run scenarios on one build and check every law."""
     from reports import runs, sources
 
     interrupts.raise_again()
     trace_file = sources.trace_file(trace, format, geometry, block, limit)
-    request = runs.RunRequest(tuple(scenario or ()), build, check.value, out, trace_file, ops, events)
+    request = runs.RunRequest(tuple(scenario or ()), build, check.value, out, trace_file, ops, events, perfetto)
     done = runs.run(request, _replay_cache)
     runs.show(done, json)
     raise typer.Exit(runs.exit_code_of(done))
@@ -113,39 +116,6 @@ def _replay_cache(program: CacheProgram, build: Build, check: str) -> RunResult:
 
 
 compare_commands.register(app)
-
-
-@app.command()
-def scenarios(json: options.Json = False) -> None:
-    """List the scenarios that come with kvtwin."""
-    from reports import catalogue
-
-    catalogue.show(
-        catalogue.scenario_rows(),
-        json,
-        {"name": "scenario", "build": "build", "geometry": "geometry", "summary": "what it shows"},
-    )
-
-
-@app.command()
-def builds(
-    pair: Annotated[
-        list[str] | None, typer.Argument(metavar="BUILD", help="One build: its rules. Two: only what differs.")
-    ] = None,
-    json: options.Json = False,
-) -> None:
-    """List the builds and their rules, the rules of one, or what differs between two."""
-    from reports import builds as listed
-
-    listed.show(tuple(pair or ()), json)
-
-
-@app.command()
-def faults(json: options.Json = False) -> None:
-    """List the faults: builds with one wrong rule, the law that has to fire first, and those that may follow."""
-    from reports import catalogue
-
-    catalogue.show_faults(json)
 
 
 @app.command()
@@ -282,15 +252,12 @@ def seeds(
 
 
 @app.command()
-def invariants(json: options.Json = False) -> None:
-    """List the laws: what each says, where it is checked, and the faults that show that it can fail."""
-    from reports import catalogue
+def schema(json: options.Json = False) -> None:
+    """Print the JSON Schema of a scenario file, for editors; it is JSON with and without --json."""
+    from reports.document import dump
+    from scenarios.schema import json_schema
 
-    catalogue.show(
-        catalogue.invariant_rows(),
-        json,
-        {"name": "law", "sentence": "says", "checked": "checked at", "faults": "faults"},
-    )
+    sys.stdout.write(dump(json_schema()))
 
 
 @app.command()
@@ -320,6 +287,8 @@ train_commands.register(app, _late("gpu_backend.train.stages"))
 check_commands.register(app)
 al_commands.register(app, _devices)
 nightly_commands.register(app, _devices, _late("property_tests.fuzz.stage"))
+list_commands.register(app)
+log_commands.register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,7 +13,6 @@ from reports.catalogue import find_build
 from reports.comparison import Comparison, compare, document
 from reports.comparison_files import PAGE, write_comparison_files
 from reports.comparison_sources import read_runs, split_names, with_repeats
-from reports.course import course_of
 from reports.document import INTERRUPTED, dump
 from reports.evidence import Evidence, evidence_of
 from reports.folder import Output
@@ -189,7 +188,7 @@ def _made(plan: Plan, asked: Asked) -> tuple[list[Evidence], list[str]]:
                 if result.interrupted:
                     raise KeyboardInterrupt
                 told = stories_of(result, STORIES)
-                runs.append(replace(evidence_of(result), course=course_of(result), told=told))
+                runs.append(replace(evidence_of(result), told=told))
         except KeyboardInterrupt:
             return made, [other.name for other in plan.builds[place:]]
         made += runs

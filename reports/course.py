@@ -14,7 +14,7 @@ from model.events import Kind
 from model.page_journal import COUNT_FIELDS
 from reports.course_spans import KINDS, Spans, requests_by_owner
 from reports.decisions import Decisions
-from reports.page_history import PageHistory
+from reports.page_history import PageHistory, history_of, occupancy_of, owner_of
 from sim.result import RunResult
 
 SPAN_COLUMNS = {
@@ -76,12 +76,11 @@ def course_of(result: RunResult) -> Course | None:
     for worker, log in enumerate(result.logs):
         decisions = Decisions(log, result.clocks[worker] if result.clocks else None)
         assert log.journal is not None
-        history = PageHistory(log.journal, worker, requests_by_owner(decisions))
-        names = [pool.name for pool in log.journal.pools]
-        tables = Spans(decisions, names, history.owner_of()).tables()
-        spans += [table.assign(worker=worker) for table in tables if len(table)]
+        history = history_of(log.journal, worker, requests_by_owner(decisions))
+        tables = Spans(decisions, list(history.pools), owner_of(history)).tables()
+        spans += [_filled(table.assign(worker=worker)) for table in tables if len(table)]
         iterations.append(_iterations(decisions, worker))
-        occupancy.append(_occupancy(decisions, history))
+        occupancy.append(_occupancy(decisions, occupancy_of(log.journal, worker)))
         pages.append(history)
     return Course(
         clocked=bool(result.clocks),
@@ -94,17 +93,21 @@ def course_of(result: RunResult) -> Course | None:
 
 def _spans(tables: list[pd.DataFrame], result: RunResult) -> pd.DataFrame:
     """All spans in order, with session and turn of their requests."""
-    table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(SPAN_COLUMNS))
-    absent = {name: value for name, value in SPAN_COLUMNS.items() if name not in table}
-    table = table.assign(**absent)[list(SPAN_COLUMNS)].fillna(SPAN_COLUMNS)
+    table = pd.concat([*tables, _filled(pd.DataFrame(index=range(0)))], ignore_index=True)
     requests = table["request_id"].tolist()
     places = {timing.request_id: (timing.session, timing.turn) for timing in result.timings}
     table["session"] = [places[request][0] if request in places else "" for request in requests]
     table["turn"] = [places[request][1] if request in places else -1 for request in requests]
-    table = table.astype({name: type(value) for name, value in SPAN_COLUMNS.items()})
     rank = np.array([KINDS.index(kind) for kind in table["kind"]], dtype=np.int64)
     order = np.lexsort((rank, table["request_id"], table["worker"], table["end_ns"], table["begin_ns"]))
     return table.iloc[order].reset_index(drop=True)
+
+
+def _filled(table: pd.DataFrame) -> pd.DataFrame:
+    """A table with all columns of spans, in their order and of their types."""
+    absent = {name: value for name, value in SPAN_COLUMNS.items() if name not in table}
+    types = {name: "int64" if isinstance(value, int) else "str" for name, value in SPAN_COLUMNS.items()}
+    return table.assign(**absent).reindex(columns=list(SPAN_COLUMNS)).astype(types)
 
 
 def _iterations(decisions: Decisions, worker: int) -> pd.DataFrame:
@@ -127,9 +130,8 @@ def _iterations(decisions: Decisions, worker: int) -> pd.DataFrame:
     )
 
 
-def _occupancy(decisions: Decisions, history: PageHistory) -> pd.DataFrame:
+def _occupancy(decisions: Decisions, table: pd.DataFrame) -> pd.DataFrame:
     """Occupancy of the pools of one worker, with the time of each look: that of the dispatch, or the end."""
-    table = history.occupancy()
     at = np.searchsorted(decisions.numbers, table["iteration"].to_numpy())
     table.insert(0, "time_ns", np.append(decisions.steps[:, 1], decisions.end_ns)[at])
     return table.reindex(columns=[*_OCCUPANCY, *COUNT_FIELDS])

@@ -39,7 +39,8 @@ class Spans:
     def tables(self) -> Iterator[pd.DataFrame]:
         """A table for each kind that there is anything of; columns not named are filled in by the caller."""
         yield from (self._queued(), self._chunks(), self._generation(), self._claims(), self._publications())
-        yield from (self._copies(), self._moves(), self._tier_copies(), self._transfers(), self._finished())
+        yield from (self._copies(), self._moves(), self._tier_copies(), self._transfers())
+        yield from (self._ended(Kind.FINISH, "finished"), self._ended(Kind.CANCEL, "cancelled"))
         rows = (*_ENDS, Kind.PREEMPT)
         yield self._until("suspended", Kind.SUSPEND, (Kind.CHUNK, Kind.STEP, *rows), begins=True)
         yield self._until("preempted", Kind.PREEMPT, (Kind.CLAIM, *_ENDS))
@@ -120,13 +121,11 @@ class Spans:
         ]
         return table
 
-    def _finished(self) -> pd.DataFrame:
-        done, given_up = self.log.fields(Kind.FINISH), self.log.fields(Kind.CANCEL)
-        finished = self._instants("finished", Kind.FINISH, done["request"])
-        finished["tokens"], finished["note"] = done["output"], "finished"
-        cancelled = self._instants("finished", Kind.CANCEL, given_up["request"])
-        cancelled["note"] = "cancelled"
-        return pd.concat([finished, cancelled], ignore_index=True)
+    def _ended(self, kind: Kind, how: str) -> pd.DataFrame:
+        rows = self.log.fields(kind)
+        table = self._instants("finished", kind, rows["request"])
+        table["tokens"], table["note"] = rows.get("output", 0), how
+        return table
 
     def _transfers(self) -> pd.DataFrame:
         """From a send to its arrival or loss, on the worker that receives."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from reports.course import Course, course_of
+from reports.course_files import COURSE, read_course
 from reports.document import request_rows, run_document
 from reports.folder import MARK
 from reports.run_folder import REPLAY, REQUESTS, RESULT, SPECULATION, read_json
@@ -19,7 +21,6 @@ from scenarios.errors import InputError, reason_of
 from sim.result import RunResult
 
 if TYPE_CHECKING:
-    from reports.course import Course
     from reports.stories import Told
 
 
@@ -87,7 +88,8 @@ class Evidence:
 def evidence_of(result: RunResult, repeat: int = 0, on: str = "sim", label: str = "") -> Evidence:
     """The tables of a run that is still in memory."""
     steps = [(timing.request_id, timing.accepted) for timing in result.timings]
-    return _evidence(run_document(result), pd.DataFrame(request_rows(result)), _steps(steps), repeat, on, label=label)
+    found = _evidence(run_document(result), pd.DataFrame(request_rows(result)), _steps(steps), repeat, on, label=label)
+    return replace(found, course=course_of(result))
 
 
 def read_evidence(folder: Path, repeat: int = 0, label: str = "") -> Evidence:
@@ -111,10 +113,11 @@ def read_evidence(folder: Path, repeat: int = 0, label: str = "") -> Evidence:
             document = document["run"]
             document["violations"] = [*document["violations"], *found]
         requests = _read_requests(folder / REQUESTS)
-        return _evidence(document, requests, _read_steps(folder / SPECULATION), repeat, on, device, label)
+        found = _evidence(document, requests, _read_steps(folder / SPECULATION), repeat, on, device, label)
     except (KeyError, TypeError, AttributeError) as error:
         problem = f"expected the files of this version of kvtwin, found no {error} in them; run it again"
         raise InputError(str(folder), 0, "", problem) from error
+    return replace(found, course=read_course(folder / COURSE))
 
 
 def _evidence(

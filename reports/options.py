@@ -67,6 +67,9 @@ Ops = Annotated[
     typer.Option("--ops", metavar="FILE", help="Apply a trace of ops, as `run --out` and a campaign write it."),
 ]
 Events = Annotated[bool, typer.Option("--events/--no-events", help="Keep the event log in DIR, for `kvtwin explain`.")]
+Perfetto = Annotated[
+    bool, typer.Option("--perfetto", help="Also write DIR/trace.json, for the Perfetto UI or chrome://tracing.")
+]
 Compared = Annotated[
     str | None,
     typer.Option("--builds", metavar="A,B,C", help=f"Builds; the scenario's own, or {FOUR_BUILDS}."),

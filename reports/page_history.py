@@ -1,18 +1,21 @@
-"""What every page of one worker held, iteration by iteration: the journal of pages read back."""
+"""What every page of one worker held, iteration by iteration: the journal of pages as tables, and read at any step."""
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from model.eviction import DROPPABLE, FREE
-from model.page_journal import CACHED, COUNT_FIELDS, NOTE_FIELDS, ON_HOST, STATE, PageJournal, PoolJournal
+from model.page_journal import CACHED, COUNT_FIELDS, NOTE_FIELDS, ON_HOST, STATE, PageJournal
 from reports.course_spans import NOBODY, OwnerOf
 from reports.decisions import Ints
 
 PAGE_STATES = ("free", "held", "published", "reusable", "host")
+NOTE_COLUMNS = ("owner", "request", "block", "column", "coverage")
+_NOTHING = (NOBODY, NOBODY, -1, -1, 0)
 
 
 def _state(code: int) -> int:
@@ -30,83 +33,105 @@ _STATES = np.array([_state(code) for code in range(STATE + CACHED + ON_HOST + 1)
 
 
 class PageHistory:
-    """The pages of one worker. ``requests`` says whose request an owner is."""
+    """The pages of one worker; ``pools`` has the number of pages, host tier included, by name.
 
-    def __init__(self, journal: PageJournal, worker: int, requests: dict[int, int]) -> None:
-        self.worker, self.requests = worker, requests
-        self.looks: Ints = np.array(journal.iterations, dtype=np.int64)
-        self._notes: Ints = np.array(journal.notes, dtype=np.int64).reshape(-1, len(NOTE_FIELDS))
-        self._noted: Ints = np.array(journal.noted, dtype=np.int64)
-        self._pools = [_PoolHistory(pool) for pool in journal.pools]
-        self._counts = np.array(journal.counts, dtype=np.int64).reshape(-1, len(self._pools), len(COUNT_FIELDS))
+    ``notes`` has a row for each grant (coverage 0) and publication: iteration, place of the pool, page and
+    :data:`NOTE_COLUMNS`. ``changes`` has a row whenever a page was found in another state: iteration, place of the
+    pool, page, place in :data:`PAGE_STATES`, 1 where the prefix tree has it. Both are ordered by iteration.
+    """
 
-    @cached_property
-    def _request_of(self) -> Ints:
-        """Request by owner; the last entry, which -1 finds, is nobody's."""
-        last = max(int(self._notes[:, 2].max(initial=0)), *self.requests, 0)
-        table = np.full(last + 2, NOBODY, dtype=np.int64)
-        table[list(self.requests)] = list(self.requests.values())
-        return table
-
-    def owner_of(self) -> OwnerOf:
-        """Who was granted which page when."""
-        look = np.searchsorted(self._noted, np.arange(len(self._notes)), side="right")
-        after = self.looks[-1:] + 1  # what was noted behind the last look
-        return OwnerOf(self._notes[:, :3], np.append(self.looks, after)[look])
-
-    def occupancy(self) -> pd.DataFrame:
-        """Pages of each pool by state at every look."""
-        pools = len(self._pools)
-        columns = {"iteration": np.repeat(self.looks, pools), "worker": self.worker}
-        names = pd.Categorical.from_codes(
-            np.tile(np.arange(pools), len(self.looks)), categories=[pool.name for pool in self._pools]
-        )
-        counts = self._counts.reshape(-1, len(COUNT_FIELDS))
-        return pd.DataFrame(
-            columns | {"pool": names} | {name: counts[:, place] for place, name in enumerate(COUNT_FIELDS)}
-        ).astype({"pool": str})
+    def __init__(self, worker: int, pools: Mapping[str, int], notes: Ints, changes: Ints) -> None:
+        self.worker, self.pools, self.notes, self.changes = worker, dict(pools), notes, changes
 
     def at(self, iteration: int) -> pd.DataFrame:
         """The rows of :meth:`reports.course.Course.page_map` of this worker."""
-        look = int(np.searchsorted(self.looks, iteration, side="right")) - 1
-        notes = self._notes[: self._noted[look] if look >= 0 else 0]
-        return pd.concat([self._pool(place, look, notes) for place in range(len(self._pools))], ignore_index=True)
+        notes = self.notes[: np.searchsorted(self.notes[:, 0], iteration, side="right")]
+        changes = self.changes[: np.searchsorted(self.changes[:, 0], iteration, side="right")]
+        parts = [
+            self._pool(name, pages, notes[notes[:, 1] == place], changes[changes[:, 1] == place])
+            for place, (name, pages) in enumerate(self.pools.items())
+        ]
+        return pd.concat(parts, ignore_index=True)
 
-    def _pool(self, place: int, look: int, notes: Ints) -> pd.DataFrame:
-        pool = self._pools[place]
-        told = np.tile(np.array([NOBODY, -1, -1, 0]), (pool.total, 1))  # owner, column, block, coverage
-        mine = notes[notes[:, 0] == place]
-        told[mine[:, 1]] = mine[:, 2:]  # of several notes of one page the last one counts
-        code = pool.at(look)
-        told[code & STATE == FREE] = (NOBODY, -1, -1, 0)
+    def _pool(self, name: str, pages: int, notes: Ints, changes: Ints) -> pd.DataFrame:
+        told = np.tile(np.array(_NOTHING), (pages, 1))
+        told[notes[:, 2]] = notes[:, 3:]  # of several rows of one page the last one counts
+        state, cached = np.zeros((2, pages), dtype=np.int64)
+        state[changes[:, 2]], cached[changes[:, 2]] = changes[:, 3], changes[:, 4]
+        told[state == 0] = _NOTHING
+        owner, request, block, column, coverage = told.T
         return pd.DataFrame(
             {
                 "worker": self.worker,
-                "pool": pool.name,
-                "page": np.arange(pool.total),
-                "owner": told[:, 0],
-                "request": self._request_of[told[:, 0]],
-                "block": told[:, 2],
-                "column": told[:, 1],
-                "coverage": np.where(code & CACHED, told[:, 3], 0),
-                "state": pd.Categorical.from_codes(_STATES[code], categories=list(PAGE_STATES)),
+                "pool": name,
+                "page": np.arange(pages),
+                "owner": owner,
+                "request": request,
+                "block": block,
+                "column": column,
+                "coverage": np.where(cached, coverage, 0),
+                "state": pd.Categorical.from_codes(state.astype(np.int8), categories=list(PAGE_STATES)),
             }
         )
 
 
-class _PoolHistory:
-    """Changes of the pages of one pool as arrays."""
+def history_of(journal: PageJournal, worker: int, requests: Mapping[int, int]) -> PageHistory:
+    """The history that a journal kept; ``requests`` says whose request an owner is."""
+    pools = {pool.name: pool.device_pages + pool.host_pages for pool in journal.pools}
+    looks = _looks(journal)
+    pool, page, owner, column, block, coverage = _rows(journal).T
+    made = looks[np.searchsorted(np.array(journal.noted), np.arange(len(owner)), side="right")]
+    request = _looked_up(requests, owner)
+    notes = np.stack([made, pool, page, owner, request, block, column, coverage], axis=1)
+    parts = [_changes(place, looks, *one) for place, one in enumerate(_changed(journal))]
+    changes = np.concatenate(parts) if parts else np.empty((0, 5), dtype=np.int64)
+    return PageHistory(worker, pools, notes, changes[np.argsort(changes[:, 0], kind="stable")])
 
-    def __init__(self, journal: PoolJournal) -> None:
-        self.name, self.total = journal.name, journal.device_pages + journal.host_pages
-        self._pages = np.array(journal.pages, dtype=np.int32)
-        self._codes = np.frombuffer(bytes(journal.codes), dtype=np.uint8)
-        self._ends: Ints = np.array(journal.ends, dtype=np.int64)
 
-    def at(self, look: int) -> np.ndarray:
-        """Code of every page at a look, uint8 ``[total]``; all are free ahead of the first one."""
-        code = np.zeros(self.total, dtype=np.uint8)
-        if look >= 0:
-            end = self._ends[look]
-            code[self._pages[:end]] = self._codes[:end]
-        return code
+def owner_of(history: PageHistory) -> OwnerOf:
+    """Who was granted which page when."""
+    iteration, pool, page, owner = history.notes[:, :4].T
+    return OwnerOf(np.stack([pool, page, owner], axis=1), iteration)
+
+
+def occupancy_of(journal: PageJournal, worker: int) -> pd.DataFrame:
+    """Pages of each pool by state at every look of a journal: iteration, worker, pool and the counts."""
+    names = np.array([pool.name for pool in journal.pools], dtype=object)
+    counts = np.array(journal.counts, dtype=np.int64).reshape(-1, len(COUNT_FIELDS))
+    looks = np.array(journal.iterations, dtype=np.int64)
+    columns = {"iteration": np.repeat(looks, len(names)), "worker": worker, "pool": np.tile(names, len(looks))}
+    return pd.DataFrame(columns | {name: counts[:, place] for place, name in enumerate(COUNT_FIELDS)})
+
+
+def _looks(journal: PageJournal) -> Ints:
+    """Iteration of each look, and one for what was noted behind the last."""
+    looks = np.array(journal.iterations, dtype=np.int64)
+    return np.append(looks, looks[-1:].sum() + 1)
+
+
+def _rows(journal: PageJournal) -> Ints:
+    return np.array(journal.notes, dtype=np.int64).reshape(-1, len(NOTE_FIELDS))
+
+
+def _looked_up(requests: Mapping[int, int], owners: Ints) -> Ints:
+    table = np.full(max(int(owners.max(initial=0)), *requests, 0) + 1, NOBODY, dtype=np.int64)
+    table[list(requests)] = list(requests.values())
+    return table[owners]
+
+
+def _changed(journal: PageJournal) -> list[tuple[Ints, Ints, NDArray[np.uint8]]]:
+    """Of each pool: how many changes came by each look, their pages, their codes."""
+    return [
+        (
+            np.array(pool.ends, dtype=np.int64),
+            np.array(pool.pages, dtype=np.int64),
+            np.frombuffer(bytes(pool.codes), dtype=np.uint8),
+        )
+        for pool in journal.pools
+    ]
+
+
+def _changes(place: int, looks: Ints, ends: Ints, pages: Ints, codes: NDArray[np.uint8]) -> Ints:
+    found = looks[np.searchsorted(ends, np.arange(len(pages)), side="right")]
+    cached = (codes & CACHED > 0).astype(np.int64)
+    return np.stack([found, np.full(len(pages), place), pages, _STATES[codes].astype(np.int64), cached], axis=1)

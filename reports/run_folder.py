@@ -9,9 +9,12 @@ from typing import Any
 
 from model.config import EngineConfig
 from model.topology import Topology
+from reports.course import course_of
+from reports.course_files import COURSE, write_course
 from reports.document import dump, request_rows, run_document
 from reports.events import event_lines
 from reports.folder import stamp
+from reports.perfetto import TRACE, write_trace
 from scenarios.errors import InputError
 from sim.files import write_lines
 from sim.optrace import Trace, save_trace
@@ -29,9 +32,11 @@ RESULT, REQUESTS, SPECULATION, VIOLATIONS, OPS, EVENTS = (
 REPLAY = "replay.json"
 
 
-def write_run(folder: Path, result: RunResult, config: EngineConfig, workers: Topology | None = None) -> None:
-    """Fill ``folder``: result, requests, verify steps, violations, the ops that repeat the run, and the event log if it
-    was kept.
+def write_run(
+    folder: Path, result: RunResult, config: EngineConfig, workers: Topology | None = None, perfetto: bool = False
+) -> None:
+    """Fill ``folder``: result, requests, verify steps, violations, the ops that repeat the run; if the event log was
+    kept, also that, the course of the run as tables, and a ``perfetto`` trace of it if wanted.
 
     ``config`` and ``workers`` are what the run was given.
     """
@@ -54,6 +59,11 @@ def write_run(folder: Path, result: RunResult, config: EngineConfig, workers: To
     if result.logs and result.logs[0].decisions.keep:
         pools = dict.fromkeys(pool.name.partition("@")[0] for pool in result.occupancy)
         write_lines(folder / EVENTS, event_lines(result.logs, list(pools)))
+        course = course_of(result)
+        assert course is not None
+        write_course(folder / COURSE, course)
+        if perfetto:
+            write_trace(folder / TRACE, course, f"{result.scenario} on {result.build}")
     stamp(folder, "run")
 
 

@@ -31,7 +31,8 @@ _OF_THE_CACHE_LAYER = ("name", "build", "seed", "verdict", "exit_code", "violati
 class RunRequest:
     """What the user asked for: scenarios by name, or one trace file, or one trace of ops.
 
-    ``build`` is ``None`` for each scenario's own; ``events`` keeps the event log for the folder ``out``.
+    ``build`` is ``None`` for each scenario's own; ``events`` keeps the event log for the folder ``out``, ``perfetto``
+    adds a trace for the Perfetto UI, which is made from it.
     """
 
     scenarios: tuple[str, ...] = ()
@@ -41,6 +42,7 @@ class RunRequest:
     trace: TraceFile | None = None
     ops: Path | None = None
     events: bool = True
+    perfetto: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ def run(request: RunRequest, replay_cache: ReplayCache) -> list[Done]:
 
     Raises ``InputError``.
     """
+    if request.perfetto and (request.out is None or not request.events):
+        raise usage("expected --out DIR and no --no-events beside --perfetto, which is made from the event log")
     jobs = _jobs(request)
     runs: list[Done] = []
     with Output(request.out, several=len(jobs) > 1) as output:
@@ -135,7 +139,7 @@ def _do(job: Job, what: Scenario | Trace, request: RunRequest, output: Output) -
             result = run_scenario(what, job.build, check=check, keep_events=events, record_ops=ops, progress=tick)
             config, workers = what.engine_config(job.build), what.topology(job.build)
     if job.folder is not None:
-        write_run(output.folder(job.name), result, config, workers)
+        write_run(output.folder(job.name), result, config, workers, request.perfetto)
     return Done(replace(result, logs=[], ops=[], clocks=[]), job.folder, _explain(job))
 
 

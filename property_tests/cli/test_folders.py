@@ -11,11 +11,16 @@ import pytest
 from property_tests.cli.conftest import Command
 
 RUN_FILES = {"kvtwin.json", "result.json", "requests.csv", "speculation.jsonl", "violations.json", "ops.jsonl"}
-RUN_FILES |= {"events.jsonl"}
+OF_EVENTS = {"events.jsonl", "course"}
+RUN_FILES |= OF_EVENTS
 
 
 def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_run_leaves_its_files(kvtwin: Command, tmp_path: Path) -> None:
@@ -42,7 +47,7 @@ def test_the_event_log_has_decisions_and_memory_in_the_order_of_iterations(kvtwi
 
 def test_the_event_log_can_be_left_out(kvtwin: Command, tmp_path: Path) -> None:
     kvtwin("run", "hello", "--out", "run", "--no-events")
-    assert names(tmp_path / "run") == RUN_FILES - {"events.jsonl"}
+    assert names(tmp_path / "run") == RUN_FILES - OF_EVENTS
 
 
 def test_several_runs_leave_a_folder_each(kvtwin: Command, tmp_path: Path) -> None:
@@ -133,7 +138,7 @@ def test_a_crash_while_writing_leaves_the_older_folder_as_it_was(
     kvtwin: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], writer: str
 ) -> None:
     kvtwin(*command, "--out", "run")
-    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    before = contents(tmp_path / "run")
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -142,4 +147,4 @@ def test_a_crash_while_writing_leaves_the_older_folder_as_it_was(
     assert kvtwin(*command, "--out", "run").code == 4
     assert kvtwin(*command, "--out", "new").code == 4
     assert names(tmp_path) == {"run"}
-    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+    assert contents(tmp_path / "run") == before

@@ -22,7 +22,7 @@ MAKE = [command for command in COMMANDS if command.startswith("make ")]
 def test_the_readme_has_the_commands_that_a_user_comes_for() -> None:
     assert {"make run", "make test"} <= set(MAKE)
     verbs = {command.split()[1] for command in KVTWIN}
-    listed = {"scenarios", "builds", "faults", "invariants", "schema", "capacity"}
+    listed = {"scenarios", "builds", "faults", "invariants", "schema", "capacity", "pages", "tables"}
     assert verbs == {"run", "compare", "explain", "drill", "sweep", "seeds", "fuzz", "check"} | listed
     assert sorted(MAKE + KVTWIN) == sorted(COMMANDS)
 
