@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pandas as pd
 from rich.text import Text
 
 from gpu_backend.al.order import BROKEN, CONDITIONS, Told
-from reports import terminal
+from reports import al_plot, terminal
 from reports.comparison import NONE
 from reports.document import dump, plural
 from reports.folder import Output, stamp
@@ -19,15 +20,14 @@ from reports.folder import Output, stamp
 COLUMNS = {
     "build": "build",
     "verdict": "verdict",
-    "same": "traces as cold",
-    "al16": "AL16, against cold",
-    "al128": "AL128, against cold",
+    "same": "as cold",
+    "al16": "AL16 against cold",
+    "al128": "AL128",
     "al": "AL",
-    "first": "first step",
-    "prefilled": "prefilled by pool",
-    "cached": "cached by pool",
+    "first": "first",
+    "prefilled": "prefilled",
+    "cached": "cached",
 }
-UNBROKEN = ("verdict", "al16", "al128", "prefilled", "cached")
 
 
 def document(told: Told) -> dict[str, Any]:
@@ -41,17 +41,21 @@ def show(told: Told, json: bool) -> None:
         sys.stdout.write(dump(document(told)))
         return
     out = terminal.console()
-    for name, rows in _by_condition(told).items():
-        out.print(Text(f"{name}: {CONDITIONS[name]}", style="bold"), soft_wrap=True)
+    for (decoding, name), rows in _tables(told).items():
+        out.print(Text(f"{name}, {decoding}: {CONDITIONS[name]}", style="bold"), soft_wrap=True)
         out.print(f"  {_cold(rows[0])}", soft_wrap=True)
-        terminal.show_rows(out, [_told(row) for row in rows], COLUMNS, UNBROKEN)
+        for line in _lines([COLUMNS, *map(_told, rows)]):
+            out.print(Text(f"  {line}"), soft_wrap=True)
     for row in told.arms:
         for law in row["laws"]:
             out.print(Text(f"{row['condition']} on {row['build']}: {law}", style="red"), soft_wrap=True)
         if row["error"]:
             out.print(Text(f"{row['condition']} on {row['build']}: {row['error']}", style="yellow"), soft_wrap=True)
-    for note in told.notes:
-        out.print(f"note: {note}", soft_wrap=True)
+    out.print(
+        "first: tokens of the first step of real drafts; prefilled, cached: tokens of target/drafter", soft_wrap=True
+    )
+    for note in (*told.notes, *calibrated(told)):
+        out.print(note, soft_wrap=True)
     out.print(headline(told), soft_wrap=True)
 
 
@@ -67,10 +71,27 @@ def headline(told: Told) -> str:
     )
 
 
-def _by_condition(told: Told) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+def calibrated(told: Told) -> list[str]:
+    """How well the fitted model predicts the hits that it was not fitted from."""
+    if told.calibration is None:
+        return []
+    error, lines = told.calibration["error"], []
+    for name, label in (
+        ("correct", "correct builds"),
+        ("builds", "all builds"),
+        ("faults", "faults, which were not fitted"),
+    ):
+        if f"{name}_rms" in error:
+            off = f"off by {error[f'{name}_rms']:.1%} (root mean square), {error[f'{name}_largest']:.1%} at most"
+            lines.append(f"predicted by the fitted model, AL of {label}: {off}")
+    return lines
+
+
+def _tables(told: Told) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Rows by how drafts are judged, and by condition."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in told.arms:
-        found.setdefault(row["condition"], []).append(row)
+        found.setdefault((row["decoding"], row["condition"]), []).append(row)
     return found
 
 
@@ -82,12 +103,23 @@ def _cold(row: dict[str, Any]) -> str:
 def _told(row: dict[str, Any]) -> dict[str, Any]:
     """A row as the table shows it."""
     shown = {"build": row["build"], "verdict": row["verdict"], "same": f"{row['same_traces']}/{row['hits']}"}
-    for name in ("AL16", "AL128"):
-        shown[name.lower()] = None if row[name] is None else f"{_number(row[name])}  {_change(row, name)}"
-    shown |= {"al": _number(row["AL"]), "first": _number(row["first"])}
+    shown["al16"] = None if row["AL16"] is None else f"{_number(row['AL16'])} {_change(row, 'AL16')}"
+    for name in ("AL128", "AL"):
+        change = row[f"{name}_change"]
+        shown[name.lower()] = None if change is None else f"{_number(row[name])} {change:+.1%}"
+    shown["first"] = _number(row["first"])
     for what in ("prefilled", "cached"):
-        shown[what] = None if row["seconds"] is None else f"{row[f'{what}_target']:,} / {row[f'{what}_draft']:,}"
+        shown[what] = None if row["seconds"] is None else f"{row[f'{what}_target']:,}/{row[f'{what}_draft']:,}"
     return shown
+
+
+def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Rows in columns, the first of them the heading; words to the left, figures to the right."""
+    cells = [[str(row[key] or NONE) for key in COLUMNS] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        words = [cell.ljust(width) for cell, width in zip(row[:2], widths, strict=False)]
+        yield "  ".join([*words, *(cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True))])
 
 
 def _number(value: float | None) -> str | None:
@@ -99,27 +131,31 @@ def _change(row: dict[str, Any], name: str) -> str | None:
     low, value, high = (row[f"{name}_{end}"] for end in ("low", "change", "high"))
     if value is None:
         return None
-    return "0%" if value == low == high == 0 else f"{value:+.1%} [{low:+.1%}, {high:+.1%}]"
+    return f"{value:+.1%} [{100 * low:+.1f}, {100 * high:+.1f}]"
 
 
 def markdown(told: Told) -> str:
     """The tables as Markdown."""
     pair = told.pair
     lines = [f"# Cold against hit: {pair['name']}, {pair['prompts']} requests of {pair['tokens']} tokens", ""]
-    for name, rows in _by_condition(told).items():
-        lines += [f"## {name}", "", f"{CONDITIONS[name]}; {_cold(rows[0])}.", ""]
+    for (decoding, name), rows in _tables(told).items():
+        lines += [f"## {name}, {decoding}", "", f"{CONDITIONS[name]}; {_cold(rows[0])}.", ""]
         lines += ["| " + " | ".join(COLUMNS.values()) + " |", "|" + "---|" * len(COLUMNS)]
         lines += ["| " + " | ".join(str(row[key] or NONE) for key in COLUMNS) + " |" for row in map(_told, rows)]
         lines.append("")
-    return "\n".join([*lines, *(f"* {note}" for note in told.notes), headline(told), ""])
+    return "\n".join([*lines, *(f"* {note}" for note in (*told.notes, *calibrated(told))), "", headline(told), ""])
 
 
 def write(target: Path, told: Told) -> None:
-    """Leave ``al.json``, ``al.md``, ``arms.csv`` and ``hits.csv`` in ``target``, whole or not at all."""
+    """Leave ``al.json``, ``al.md``, ``arms.csv``, ``hits.csv``, and the model that was fitted, whole or not at all."""
     with Output(target, several=False) as output:
         folder = output.folder("al")
         (folder / "al.json").write_text(dump(document(told)), encoding="utf-8")
         (folder / "al.md").write_text(markdown(told), encoding="utf-8")
         pd.DataFrame(told.arms).to_csv(folder / "arms.csv", index=False)
         pd.DataFrame(told.hits).to_csv(folder / "hits.csv", index=False)
+        if told.calibration is not None:
+            (folder / "acceptance.json").write_text(told.calibration["model"], encoding="utf-8")
+            pd.DataFrame(told.calibration["predictions"]).to_csv(folder / "predictions.csv", index=False)
+            al_plot.draw(folder / "calibration.svg", told.calibration)
         stamp(folder, "al")

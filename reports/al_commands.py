@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpu_backend.al.order import Order
 
 ALL, NO = "all", "none"
+RULES = ("greedy", "token", "block", "match")  # of acceptance
 
 
 class Tier(enum.StrEnum):
@@ -27,41 +28,61 @@ class Tier(enum.StrEnum):
     T1 = "t1"
 
 
+Builds = Annotated[
+    str | None, typer.Option("--builds", metavar="A,B,C", help="Builds; by default every one that is correct.")
+]
+Faults = Annotated[
+    str | None,
+    typer.Option("--faults", metavar="A,B,C", help="Faults, all or none; by default a dozen that reuse shows."),
+]
+Conditions = Annotated[
+    str | None, typer.Option("--conditions", metavar="A,B,C", help="Some of the conditions; by default all.")
+]
+Tiers = Annotated[
+    Tier | None, typer.Option("--tier", help="T0: random weights over a few words; T1: the trained pair.")
+]
+Weights = Annotated[Path | None, typer.Option("--weights", metavar="DIR", help="A pair that `kvtwin train` left.")]
+Prompts = Annotated[int | None, typer.Option("--prompts", min=1, help="Requests of a condition; 256, 8 on a CPU.")]
+Tokens = Annotated[int | None, typer.Option("--tokens", min=2, help="Tokens of each; 128, 32 on a CPU.")]
+Rules = Annotated[
+    str,
+    typer.Option(
+        "--sampling", metavar="A,B,C", help="Rules of acceptance: greedy, token, block (golden), match (default)."
+    ),
+]
+Temperature = Annotated[float, typer.Option("--temperature", min=0.01, help="Of the sampled rules.")]
+Exact = Annotated[
+    bool,
+    typer.Option(
+        "--exact/--no-exact", help="Kernels whose bits do not depend on the batch; without them nothing is owed."
+    ),
+]
+Eager = Annotated[bool, typer.Option("--eager", help="No CUDA graphs.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of drawn prompts, of sampling and of the intervals.")]
+Calibrate = Annotated[
+    bool, typer.Option("--calibrate", help="Fit the sim's acceptance model; with --out it is written there.")
+]
+
+
 def register(app: typer.Typer, room: Callable[[], Room]) -> None:
     """Add ``al`` to ``app``; ``room`` is asked for when it runs."""
 
     @app.command()
     def al(
-        builds: Annotated[
-            str | None, typer.Option("--builds", metavar="A,B,C", help="Builds; by default every one that is correct.")
-        ] = None,
-        faults: Annotated[
-            str | None,
-            typer.Option("--faults", metavar="A,B,C", help="Faults, all or none; by default a dozen that reuse shows."),
-        ] = None,
-        conditions: Annotated[
-            str | None, typer.Option("--conditions", metavar="A,B,C", help="Some of the conditions; by default all.")
-        ] = None,
-        tier: Annotated[
-            Tier | None, typer.Option("--tier", help="T0: random weights over a few words; T1: the trained pair.")
-        ] = None,
-        weights: Annotated[
-            Path | None, typer.Option("--weights", metavar="DIR", help="A pair that `kvtwin train` left.")
-        ] = None,
-        prompts: Annotated[
-            int | None, typer.Option("--prompts", min=1, help="Requests of a condition; 256, 8 on a CPU.")
-        ] = None,
-        tokens: Annotated[int | None, typer.Option("--tokens", min=2, help="Tokens of each; 128, 32 on a CPU.")] = None,
+        builds: Builds = None,
+        faults: Faults = None,
+        conditions: Conditions = None,
+        tier: Tiers = None,
+        weights: Weights = None,
+        prompts: Prompts = None,
+        tokens: Tokens = None,
+        sampling: Rules = "greedy",
+        temperature: Temperature = 1.0,
         device: OnDevice = None,
-        exact: Annotated[
-            bool,
-            typer.Option(
-                "--exact/--no-exact",
-                help="Kernels whose bits do not depend on the batch; without them nothing is owed.",
-            ),
-        ] = True,
-        eager: Annotated[bool, typer.Option("--eager", help="No CUDA graphs.")] = False,
-        seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of drawn prompts and of the intervals.")] = 0,
+        exact: Exact = True,
+        eager: Eager = False,
+        seed: Seed = 0,
+        calibrate: Calibrate = False,
         out: Out = None,
         json: Json = False,
     ) -> None:
@@ -70,6 +91,7 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
         order = replace(
             order_of(builds, faults, conditions, tier, weights), prompts=prompts, tokens=tokens,
             device=None if device is None else device.value, exact=exact, graphs=False if eager else None, seed=seed,
+            sampling=_names(sampling, RULES, "rule", "kvtwin al --help"), temperature=temperature, calibrate=calibrate,
         )  # fmt: skip
         from reports import al as tables
         from reports import terminal
@@ -115,7 +137,7 @@ def _builds(told: str) -> tuple[str, ...]:
     return names
 
 
-def _names(told: str, known: Mapping[str, object], what: str, listed_by: str) -> tuple[str, ...]:
+def _names(told: str, known: Collection[str], what: str, listed_by: str) -> tuple[str, ...]:
     """Names of a list with commas; ``all`` of them, or ``none``."""
     from scenarios.errors import InputError
     from scenarios.names import unknown_name

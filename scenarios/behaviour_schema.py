@@ -28,7 +28,8 @@ class Acceptance(Part):
     """Tokens that a verify step commits, 1..K+1: forced, or drawn from rates per draft position.
 
     ``bernoulli`` and ``coverage`` take one rate for every position, a rate for each, or the name of a golden curve;
-    ``coverage`` scales the rates by the share of the drafter's window that is valid.
+    ``coverage`` scales the rates by the share of the drafter's window that is valid. ``fitted`` is a file of rates and
+    of that scale as a real drafter had them, which `kvtwin al --calibrate` writes.
     """
 
     forced: Schedule | None = Field(default=None, description="tokens per verify step, bonus included; a list repeats")
@@ -36,6 +37,7 @@ class Acceptance(Part):
     length: Annotated[float, Field(ge=1)] | None = Field(default=None, description="forced acceptance length (AL)")
     bernoulli: Rates | None = Field(default=None, description="rate per position: a number, a list or a curve's name")
     coverage: Rates | None = Field(default=None, description="the same, scaled by the valid share of the window")
+    fitted: Name | None = Field(default=None, description="a model fitted from a real drafter, relative to this file")
     loss: Share | None = Field(default=None, description="of coverage: share of a rate lost with no window at all")
     exponent: Annotated[float, Field(gt=0)] | None = Field(default=None, description="of coverage: shape of the loss")
 
@@ -49,8 +51,8 @@ class Acceptance(Part):
 
     @property
     def mode(self) -> str:
-        """``forced``, ``length``, ``bernoulli`` or ``coverage``."""
-        return one_of(self, ("forced", "length", "bernoulli", "coverage"))
+        """``forced``, ``length``, ``bernoulli``, ``coverage`` or ``fitted``."""
+        return one_of(self, ("forced", "length", "bernoulli", "coverage", "fitted"))
 
 
 class Cost(Part):

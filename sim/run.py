@@ -68,11 +68,11 @@ def run_scenario(
     if not isinstance(source, Workload):
         return finish(world, scenario, build.name, apply_ops(world, source, progress, measured))
     try:
-        acceptance = acceptance_model(scenario.acceptance, scenario.seed, config.drafter.drafts)
+        acceptance = acceptance_model(scenario.acceptance, scenario.seed, config.drafter.drafts, scenario.folder)
         cost = cost_profile(scenario.cost, scenario.folder)
         if check == "off" and acceptance.reads_coverage and measured is None:
             problem = "expected a model that does not read the drafter's window, since check off keeps no memory of it"
-            raise FieldError(("acceptance", "coverage"), problem)
+            raise FieldError(("acceptance", scenario.acceptance.mode), problem)
         refuse_impossible(world, source)
     except FieldError as error:
         raise scenario.located(error) from error

@@ -9,14 +9,16 @@ from scenarios.errors import FieldError
 from sim.acceptance import Acceptance, Chain, Coverage, ForcedLength, ForcedSchedule, acceptance_seed
 from sim.cost import NS_PER_US, PROFILES, CostProfile
 from sim.cost_fit import load_profile
+from sim.fitted import FittedChain, load_fitted
 from sim.golden import CURVES, chain_rates
 from sim.link import GIB, LinkProfile
 
 
-def acceptance_model(settings: schema.Acceptance, seed: int, drafts: int) -> Acceptance:
+def acceptance_model(settings: schema.Acceptance, seed: int, drafts: int, folder: Path) -> Acceptance:
     """The model that ``settings`` name, for a drafter of ``drafts`` tokens (K) and a scenario's seed.
 
-    Counts and rates fit K: the loader saw to it. Raises FieldError for a curve that is unknown or too short for K.
+    Counts and rates fit K: the loader saw to it. Raises FieldError for a curve that is unknown or too short for K and
+    for a fitted model of another K, InputError for a file in ``folder`` that holds no such model.
     """
     draws = acceptance_seed(seed)
     if settings.forced is not None:
@@ -27,6 +29,12 @@ def acceptance_model(settings: schema.Acceptance, seed: int, drafts: int) -> Acc
     if settings.bernoulli is not None:
         rates, source = _rates(settings.bernoulli, drafts, "bernoulli")
         return Chain(rates, draws, None, source)
+    if settings.fitted is not None:
+        fitted = load_fitted(folder / settings.fitted)
+        if fitted.drafts != drafts:
+            problem = f"expected a model of K = {drafts}, as the drafter has it, found K = {fitted.drafts}"
+            raise FieldError(("acceptance", "fitted"), problem)
+        return FittedChain(fitted, draws, settings.fitted)
     rates, source = _rates(settings.coverage or [], drafts, "coverage")
     default = Coverage()
     loss = default.loss if settings.loss is None else settings.loss

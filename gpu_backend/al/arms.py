@@ -46,6 +46,7 @@ class Arm:
     same: Flags
     same_output: Flags
     owed: Flags
+    restarted: Flags  # preempted, so that drafts were dropped
     error: str = ""
 
     @property
@@ -85,7 +86,7 @@ class Arm:
             if self.run.hidden.any():
                 return DECLARED
             return IDENTICAL if self.same.all() else RESTARTED if self.owed.any() else NOISE
-        if self.same.all():
+        if (self.same | self.restarted).all():
             return FREE
         changes = [change for change in map(self.change, LENGTHS) if change is not None]
         if any(change.high < 1 for change in changes):
@@ -98,7 +99,7 @@ def arm(condition: str, build: Build, kind: str, cold: Run, run: Run | None, *, 
     hits = cold.measured.requests
     nothing = np.zeros(hits, dtype=np.bool_)
     if run is None:
-        return Arm(condition, build.name, kind, None, cold, nothing, nothing, nothing, error)
+        return Arm(condition, build.name, kind, None, cold, nothing, nothing, nothing, nothing, error)
     same = np.array([run.trace(place) == cold.trace(place) for place in range(hits)], dtype=np.bool_)
     pairs = zip(run.measured.outputs, cold.measured.outputs, strict=True)
     same_output = np.array([one == other for one, other in pairs], dtype=np.bool_)
@@ -106,7 +107,7 @@ def arm(condition: str, build: Build, kind: str, cold: Run, run: Run | None, *, 
     owed = ~preempted if kind == CORRECT and exact else nothing
     if may_hide(build):
         owed = owed & (run.hidden == 0)
-    return Arm(condition, build.name, kind, run, cold, same, same_output, owed, error)
+    return Arm(condition, build.name, kind, run, cold, same, same_output, owed, preempted, error)
 
 
 def may_hide(build: Build) -> bool:

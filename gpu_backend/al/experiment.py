@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.al import conditions, prompts
 from gpu_backend.al.arms import Arm, arm
 from gpu_backend.al.conditions import Condition
@@ -40,6 +41,7 @@ class Ask:
     conditions: Sequence[str] = tuple(CONDITIONS)
     graphs: bool | None = None
     seed: int = 0
+    sampling: Sampling = field(default_factory=Sampling)
 
     def arms(self) -> list[tuple[str, str]]:
         """Conditions and names of what runs under them, in the order in which they run."""
@@ -140,4 +142,4 @@ class Served:
         return conditions.whole_prompts(pair, texts, tokens, name)
 
     def _run(self, scenario: Scenario, build: Build) -> Run:
-        return run(scenario, build, self.ask.pair, graphs=self.ask.graphs)
+        return run(scenario, build, self.ask.pair, sampling=self.ask.sampling, graphs=self.ask.graphs)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpu_backend.acceptance.metrics import Measured, Steps
+from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.al.conditions import HIT
 from gpu_backend.al.pair import LoadedPair
 from gpu_backend.backend import kernels_for
@@ -18,7 +19,7 @@ from gpu_backend.replay.supported import require_replayable
 from model.builds import Build
 from model.cluster import Cluster
 from model.invariants import Violation
-from model.ops import World
+from model.ops import At, Op, World
 from model.plan import GenerationRow, StepPlan
 from model.request import RequestRecord
 from scenarios.schema import Scenario
@@ -96,6 +97,7 @@ class Run:
     seconds: float
     violations: tuple[Violation, ...]
     notes: tuple[str, ...]
+    ops: tuple[At | Op, ...] = ()
 
     def trace(self, place: int) -> tuple[tuple[int, int], ...]:
         """Anchor and committed tokens of every step of real drafts of one hit."""
@@ -109,17 +111,18 @@ def run(
     build: Build,
     pair: LoadedPair,
     *,
+    sampling: Sampling | None = None,
     graphs: bool | None = None,
     prepare: Callable[[Watching], None] | None = None,
 ) -> Run:
     """Serve ``scenario`` on ``build`` with ``pair`` behind every worker; the sim checks nothing meanwhile.
 
-    Raises NotCarriedOut for a build that runs on the engine only. ``graphs`` as in a replay's order; ``prepare`` sees
-    every worker before its first step.
+    Raises NotCarriedOut for a build that runs on the engine only. ``sampling`` judges drafts, greedily without any.
+    ``graphs`` as in a replay's order; ``prepare`` sees every worker before its first step.
     """
     require_replayable(build)
     begun = time.perf_counter()
-    device, models = pair.device, pair.models()
+    device, models = pair.device, pair.models(sampling or Sampling())
     kernels = kernels_for(device, exact=pair.exact)
     recorder, seen = Recorder(free=False), dict[int, Seen]()
 
@@ -132,7 +135,7 @@ def run(
                 prepare(watching)
             recorder.devices.append(watching)
 
-    result = run_scenario(scenario, build, check="off", record_ops=False, opened=opened, measured=recorder)
+    result = run_scenario(scenario, build, check="off", record_ops=True, opened=opened, measured=recorder)
     if result.interrupted:
         raise KeyboardInterrupt
     return _run_of(result, seen, recorder, time.perf_counter() - begun)
@@ -166,5 +169,5 @@ def _run_of(result: RunResult, seen: dict[int, Seen], recorder: Recorder, second
     return Run(
         result.scenario, result.build, measured, tuple(records[number] for number in hits),
         np.array([one.hidden for one in known], dtype=np.int64), seconds, tuple(result.violations),
-        tuple(result.notes),
+        tuple(result.notes), tuple(result.ops),
     )  # fmt: skip

@@ -42,6 +42,8 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "no-trail": (SUSPEND,),
     "batch-row-kept": (SUSPEND,),
     "drafts-lost-when-absent": (SUSPEND,),
+    "target-only-loads": (HOST_LOAD,),
+    "page-ids-for-slots": (HOST_LOAD,),
     "draft-pool-left-out": (TRANSFER,),
 }
 DEFAULT_FAULTS = tuple(SHOWN)
@@ -58,7 +60,8 @@ class Order:
     """``builds`` run under all ``conditions``, ``faults`` under those of them that concern them.
 
     ``weights`` is the folder of a pair, ``None`` tier T0. ``prompts`` requests of a condition generate ``tokens`` each;
-    ``None`` for what suits the device. ``sampling`` and ``temperature`` are as in a replay's order.
+    ``None`` for what suits the device. Everything runs once for each rule of ``sampling``, named as in replays.
+    ``calibrate``: the sim's acceptance model is fitted from it.
     """
 
     weights: Path | None
@@ -70,9 +73,10 @@ class Order:
     device: str | None = None
     exact: bool = True
     graphs: bool | None = None
-    sampling: str = "greedy"
+    sampling: tuple[str, ...] = ("greedy",)
     temperature: float = 1.0
     seed: int = 0
+    calibrate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,7 @@ class Told:
     cold: dict[str, dict[str, Any]]
     interrupted: bool = False
     notes: list[str] = field(default_factory=list)
+    calibration: dict[str, Any] | None = None  # text of the model's file, rows of predictions, error
 
     @property
     def exit_code(self) -> int:

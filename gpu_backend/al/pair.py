@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.acceptance.weights import DRAFTER, TARGET, open_pair
 from gpu_backend.modules.config import DecoderConfig
 from gpu_backend.modules.drafter import Drafter
@@ -54,9 +55,10 @@ class LoadedPair:
         """Where the modules are."""
         return self.target.rotary.cos.device
 
-    def models(self) -> Models:
-        """The modules as a replay takes them."""
-        return Models(self.target, self.drafter, content_of(self.target.config, self.drafter.config), self.exact)
+    def models(self, sampling: Sampling) -> Models:
+        """The modules as a replay takes them, whose drafts ``sampling`` judges."""
+        content = content_of(self.target.config, self.drafter.config)
+        return Models(self.target, self.drafter, content, self.exact, sampling)
 
     def engine(self) -> dict[str, Any]:
         """Geometry and drafter of a scenario that this pair can serve, as its file would say them."""

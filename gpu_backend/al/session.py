@@ -2,39 +2,78 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from gpu_backend.acceptance.metrics import acceptance_length
-from gpu_backend.al import experiment
+from gpu_backend.acceptance.rules import Rule, Sampling
+from gpu_backend.al import conditions, experiment
 from gpu_backend.al.arms import Arm, firsts
+from gpu_backend.al.calibrate import calibrate, error_of
 from gpu_backend.al.experiment import Ask, Progress, Results
 from gpu_backend.al.measure import DRAFTER, TARGET, Run
 from gpu_backend.al.order import LENGTHS, Order, Told
 from gpu_backend.al.prompts import digest
 from gpu_backend.replay.result import ReplayOrder
 from gpu_backend.replay.session import require_order
+from scenarios.errors import InputError
 
 ON_CUDA, ON_CPU = (256, 128), (8, 32)  # requests of a condition and tokens of each, where the order does not say
 
 
 def measure(order: Order, progress: Progress | None = None) -> Told:
     """Run what is ordered; InputError, in one line, for what cannot be measured."""
-    ask = ask_of(order)
-    results = experiment.measure(ask, progress)
-    cold = {name: run.measured.table() | {"seconds": round(run.seconds, 3)} for name, run in results.cold.items()}
-    rows = [row_of(arm, ask.seed) for arm in results.arms]
-    return Told(provenance(ask), rows, hit_rows(results), cold, results.interrupted)
+    asks = asks_of(order)
+    told = Told(provenance(asks[0]), [], [], {})
+    done, wanted = 0, sum(len(ask.arms()) for ask in asks)
+
+    def ran(part: int, _: int) -> None:
+        if progress is not None:
+            progress(done + part, wanted)
+
+    for ask in asks:
+        decoding = str(ask.sampling.rule)
+        results = experiment.measure(ask, ran)
+        done += len(results.arms)
+        told.arms.extend({"decoding": decoding} | row_of(arm, ask.seed) for arm in results.arms)
+        told.hits.extend({"decoding": decoding} | row for row in hit_rows(results))
+        told.cold[decoding] = {
+            name: run.measured.table() | {"seconds": round(run.seconds, 3)} for name, run in results.cold.items()
+        }
+        if results.interrupted:
+            return replace(told, interrupted=True)
+        if order.calibrate and told.calibration is None:
+            told = replace(told, calibration=calibration(ask, results))
+    return told
 
 
-def ask_of(order: Order) -> Ask:
-    """The pair on its device, and texts for it."""
+def calibration(ask: Ask, results: Results) -> dict[str, Any]:
+    """The sim's acceptance model from what was measured: the text of its file, predictions, their error."""
+    pair = ask.pair
+    scenarios = {name: conditions.warm(pair, condition) for name, condition in results.conditions.items()}
+    about = provenance(ask) | {"rule": str(ask.sampling.rule), "conditions": list(results.conditions)}
+    about |= {"weights": about.pop("name"), "builds": list(dict.fromkeys(arm.build for arm in results.arms))}
+    try:
+        model, found = calibrate(results.arms, scenarios, pair.drafts, pair.window, about)
+    except ValueError as error:
+        raise InputError("al", 0, "calibrate", f"expected runs to fit from, found {error}") from error
+    model.provenance["error"] = error_of(found)
+    return {"model": model.to_json(), "predictions": [one.row() for one in found], "error": error_of(found)}
+
+
+def asks_of(order: Order) -> list[Ask]:
+    """One for each rule of acceptance: the pair on its device, and texts for it."""
     device = require_order(ReplayOrder(order.device))
     prompts, tokens = ON_CUDA if device.type == "cuda" else ON_CPU
     count = order.prompts or prompts
     pair, texts = experiment.subject(order.weights, device, count, exact=order.exact, seed=order.seed)
-    return Ask(
-        pair, texts, order.tokens or tokens, order.builds, order.faults, order.conditions, order.graphs, order.seed
-    )  # fmt: skip
+    return [
+        Ask(
+            pair, texts, order.tokens or tokens, order.builds, order.faults, order.conditions, order.graphs, order.seed,
+            Sampling(Rule(rule), order.temperature, order.seed),
+        )
+        for rule in order.sampling
+    ]  # fmt: skip
 
 
 def row_of(arm: Arm, seed: int = 0) -> dict[str, Any]:
@@ -124,6 +163,7 @@ def provenance(ask: Ask) -> dict[str, Any]:
         "prompts": len(ask.texts),
         "tokens": ask.tokens,
         "prompts_sha256": digest(list(ask.texts)),
-        "decoding": "greedy",
+        "temperature": ask.sampling.temperature,
+        "seed": ask.seed,
         "timeline": "seed",
     }

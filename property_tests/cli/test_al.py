@@ -32,7 +32,7 @@ def test_a_table_tells_sound_reuse_from_broken(kvtwin: Command, tmp_path: Path) 
     told = json.loads((tmp_path / "al/al.json").read_text())
     assert [arm["build"] for arm in told["arms"]] == ["unified", "target-21", "fault:store-at-zero"]
     assert told["arms"][0]["owed"] == told["arms"][0]["same_traces"] == 2
-    assert told["pair"]["decoding"] == "greedy" and len(told["pair"]["prompts_sha256"]) == 64
+    assert told["arms"][0]["decoding"] == "greedy" and len(told["pair"]["prompts_sha256"]) == 64
     hits = list(csv.DictReader((tmp_path / "al/hits.csv").read_text().splitlines()))
     assert len(hits) == 6 and {hit["past_boundary"] for hit in hits} == {"1", "3"}
     assert "| unified | identical |" in (tmp_path / "al/al.md").read_text()

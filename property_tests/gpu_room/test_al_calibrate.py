@@ -1,0 +1,94 @@
+"""Calibration: what steps saw comes from the sim, and a truth that produced the counts is found again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gpu_backend.acceptance.metrics import Measured, Steps
+from gpu_backend.al import conditions
+from gpu_backend.al.arms import arm
+from gpu_backend.al.calibrate import FILE, calibrate, error_of, shares_of
+from gpu_backend.al.experiment import subject
+from gpu_backend.al.measure import Run, run
+from gpu_backend.al.order import BRANCH, REPEAT, Order
+from gpu_backend.al.session import measure
+from model.builds import BUILDS, Build
+from scenarios.behaviour_schema import Acceptance
+from scenarios.schema import Scenario
+from sim.fitted import Fitted, load_fitted
+from sim.run import run_scenario
+
+TRUTH = Fitted(3, 16, (0,), ((0.8, 0.7, 0.6),), (0.0, 0.5, 1.0), (0.2, 0.6, 1.0))
+HITS, TOKENS = 40, 20
+
+
+def as_measured(scenario: Scenario, build: Build, folder: Path, seed: int) -> Run:
+    """A run whose counts the truth drew: what a device would have measured."""
+    workload = scenario.workload()
+    drawn = scenario.replace(acceptance=Acceptance(fitted=FILE), seed=seed).at(None, folder).serving(workload)
+    result = run_scenario(drawn, build, record_ops=True)
+    hits = [timing for timing in result.timings if timing.session.startswith("hit ")]
+    rows = []
+    for place, timing in enumerate(hits):
+        anchors = 1 + np.cumsum([0, *timing.accepted])
+        rows += [(place, int(at), count, True) for at, count in zip(anchors, timing.accepted, strict=False)]
+    records = {record.request_id: record for record in result.records}
+    measured = Measured(Steps.of(rows), ((),) * len(hits), {}, tuple(timing.request_id for timing in hits), 3)
+    own = tuple(records[timing.request_id] for timing in hits)
+    hidden = np.zeros(len(hits), dtype=np.int64)
+    return Run(scenario.name, build.name, measured, own, hidden, 0.0, (), (), tuple(result.ops))
+
+
+def test_the_truth_behind_measured_counts_is_found_and_predicts_every_build(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(TRUTH.to_json())
+    pair, texts = subject(None, torch.device("cpu"), HITS, exact=True, seed=0)
+    scenarios, arms = {}, []
+    for name, condition in (
+        (REPEAT, conditions.whole_prompts(pair, texts, TOKENS)),
+        (BRANCH, conditions.shared_prefix(pair, texts, TOKENS, BRANCH)),
+    ):
+        scenarios[name] = conditions.warm(pair, condition)
+        cold = as_measured(conditions.cold(pair, condition), BUILDS["unified"], tmp_path, 90 + len(arms))
+        for build in ("unified", "mirror-21281"):
+            found = as_measured(scenarios[name], BUILDS[build], tmp_path, 100 + len(arms))
+            arms.append(arm(name, BUILDS[build], "correct", cold, found, exact=True))
+    model, predictions = calibrate(arms, scenarios, 3, 16, {"weights": "the truth"})
+    for share in (0.0, 0.25, 0.5, 1.0):
+        assert model.expected_length(8, share) == pytest.approx(TRUTH.expected_length(8, share), abs=0.2), share
+    assert model.scale(0.0) < 0.45 < model.scale(0.5) < 0.8
+    assert len(predictions) == 4 and error_of(predictions)["correct_rms"] < 0.1
+    lost = {one.build: one for one in predictions if one.condition == REPEAT}
+    assert lost["mirror-21281"].measured < 0.95 * lost["unified"].measured and lost["mirror-21281"].share < 0.5
+    assert lost["unified"].share == 1 and model.provenance["judged_hits"] == "odd"
+
+
+def test_what_a_measured_step_saw_is_known_for_every_one_of_them() -> None:
+    pair, texts = subject(None, torch.device("cpu"), 4, exact=True, seed=0)
+    scenario = conditions.warm(pair, conditions.whole_prompts(pair, texts, 8))
+    for name, least, most in (("unified", 1.0, 1.0), ("mirror-21281", 0.0, 0.25)):
+        found = run(scenario, BUILDS[name], pair)
+        shares = shares_of(found, scenario, BUILDS[name])
+        told = [shares[number] for number in found.measured.ids]
+        assert [len(one) for one in told] == [len(found.trace(place)) for place in range(4)]
+        assert all(least <= one[0] <= most for one in told)
+        assert all(list(one) == sorted(one) for one in told), "nothing is lost again"
+
+
+def test_a_calibration_leaves_a_model_that_a_scenario_can_name(tmp_path: Path) -> None:
+    order = Order(None, ("unified", "target-21"), (), (REPEAT,), 4, 8, "cpu", calibrate=True)
+    told = measure(order)
+    assert told.calibration is not None and told.exit_code == 0
+    (tmp_path / "model.json").write_text(told.calibration["model"])
+    model = load_fitted(tmp_path / "model.json")
+    assert (model.drafts, model.window) == (3, 16)
+    assert model.provenance["prompts_sha256"] == told.pair["prompts_sha256"] and model.provenance["rule"] == "greedy"
+    rows = told.calibration["predictions"]
+    assert [row["build"] for row in rows] == ["unified", "target-21"]
+    assert rows[1]["first_share"] < rows[0]["first_share"] == 1
+    assert told.calibration["error"]["correct_rms"] >= 0
+    assert measure(replace(order, calibrate=False)).calibration is None
