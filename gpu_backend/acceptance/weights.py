@@ -61,17 +61,20 @@ def open_pair(folder: Path) -> Pair:
 def fitted(scenario: Scenario, pair: Pair) -> Scenario:
     """``scenario`` with what belongs to the weights: vocabulary, K, the drafter's window, and no longer sequences.
 
+    An engine keeps K cells behind what it knows. A block whose anchor predicts nothing has K + 1: one token of headroom
+    more, without which the block's last mask is invisible to the others wherever a page ends before it.
     InputError where the scenario has a drafter of another kind; prompts or limits that no longer go together are
     refused by the scenario itself, with their line.
     """
     config = scenario.engine_config()
     require_served(config, vocabulary=pair.target.vocabulary)
     most = min(config.limits.max_seq_len, pair.target.positions)
+    headroom = config.limits.extra_tokens + pair.drafter.block - pair.drafter.drafts
     drafter = scenario.drafter.model_copy(update={"drafts": pair.drafter.drafts, "window": pair.window})
     return scenario.replace(
         geometry=scenario.geometry.model_copy(update={"vocabulary": pair.target.vocabulary}),
         drafter=drafter,
-        limits=scenario.limits.model_copy(update={"max_seq_len": most}),
+        limits=scenario.limits.model_copy(update={"max_seq_len": most, "extra_tokens": headroom}),
     )
 
 
@@ -83,6 +86,7 @@ def replaced(scenario: Scenario, config: EngineConfig) -> list[str]:
         ("drafts", before.drafter.drafts, config.drafter.drafts),
         ("the drafter's window", before.drafter.window, config.drafter.window),
         ("max_seq_len", before.limits.max_seq_len, config.limits.max_seq_len),
+        ("extra_tokens", before.limits.extra_tokens, config.limits.extra_tokens),
     )
     return [f"{name} {new} of the weights, not the scenario's {old}" for name, old, new in pairs if old != new]
 

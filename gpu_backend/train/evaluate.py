@@ -1,16 +1,19 @@
-"""Acceptance of a trained pair on held-out prompts: greedy, dense, many sequences at once, timeline ``immediate``."""
+"""Acceptance of a trained pair on held-out prompts: dense, many sequences at once, in both timelines."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch.nn import functional as F
 
+from gpu_backend.acceptance.metrics import LENGTHS, Measured, Steps
+from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.modules.drafter import Drafter
 from gpu_backend.modules.loader import load_pair, target_config_of
 from gpu_backend.modules.target import Target
-from gpu_backend.modules.verify import verify
 from gpu_backend.train.dense import Passes, attend, context_kv, run_target, window_of
 from gpu_backend.train.files import DRAFTER, PROGRESS, TARGET, TOKENS, read_json, recover
 from gpu_backend.train.fit import target_fits, tokens_fit
@@ -18,15 +21,15 @@ from gpu_backend.train.recipe import Recipe
 from gpu_backend.train.tokens import PROMPTS
 from scenarios.errors import InputError
 
-LENGTHS = (16, 32, 64, 128)
 BATCH = 128
+TIMELINES = {"immediate": 0, "seed": 1}  # steps of placeholders behind the prefill
 
 
 def evaluate(folder: Path, recipe: Recipe, device: torch.device, generated: int = LENGTHS[-1]) -> dict[str, Any]:
-    """Acceptance lengths of the recipe's pair in ``folder`` over the first so many generated tokens.
+    """Acceptance of the recipe's pair in ``folder`` over the first so many generated tokens, greedy.
 
-    AL is tokens committed by verify steps / verify steps, pooled over prompts; the last step counts whole, and the
-    token of the prefill does not. A step belongs to the first G tokens if its anchor does.
+    The figures of :class:`gpu_backend.acceptance.metrics.Measured`: of timeline ``immediate``, which the weights are
+    trained for, and under ``seed`` of the other one. An acceptance length over more tokens is not told.
     """
     prompts = read_json(folder / TOKENS / PROMPTS, "tokenizer")
     if not prompts:
@@ -39,55 +42,88 @@ def evaluate(folder: Path, recipe: Recipe, device: torch.device, generated: int 
     target_fits(folder, target_config_of(folder / TARGET), recipe)
     target, drafter = load_pair(folder / TARGET, folder / DRAFTER, device)
     ids = torch.tensor([prompt["ids"] for prompt in prompts], device=device)
-    parts = [speculate(target, drafter, part, generated) for part in ids.split(BATCH)]
-    anchor, accepted = (torch.cat(pair) for pair in zip(*(_padded(*part, generated) for part in parts), strict=True))
-    table: dict[str, Any] = {"prompts": len(prompts), "prompt_tokens": ids.shape[1], "drafts": drafter.config.drafts}
-    for count in (count for count in LENGTHS if count <= generated):
-        within = (accepted > 0) & (anchor < count)
-        table[f"AL{count}"] = round(float(accepted[within].sum() / within.sum()), 4)
-    table["first"] = round(float(accepted[:, 0].float().mean()), 4)
-    table["slots"] = [
-        round(float((accepted[accepted > 0] > slot).float().mean()), 4) for slot in range(1, drafter.config.drafts + 1)
+    tables = {
+        name: _figures(measure(target, drafter, ids, generated, placeholders=placeholders), generated)
+        for name, placeholders in TIMELINES.items()
+    }
+    head = {"prompts": len(prompts), "prompt_tokens": ids.shape[1], "drafts": drafter.config.drafts}
+    return head | tables["immediate"] | {"seed": tables["seed"]}
+
+
+def _figures(measured: Measured, generated: int) -> dict[str, Any]:
+    table = measured.table()
+    longer = {f"AL{length}{end}" for length in LENGTHS if length > generated for end in ("", "_request_mean")}
+    return {name: value for name, value in table.items() if name not in longer | {"requests", "prefilled_tokens"}}
+
+
+def measure(
+    target: Target, drafter: Drafter, prompts: torch.Tensor, generated: int, *, placeholders: int = 0,
+    sampling: Sampling | None = None, requests: torch.Tensor | None = None,
+) -> Measured:  # fmt: skip
+    """What the pair commits behind ``prompts`` int64 ``[requests, length]``, all of them prefilled.
+
+    ``requests`` int64 ``[requests]`` are the keys of their draws, their places by default.
+    """
+    keys = torch.arange(len(prompts), device=prompts.device) if requests is None else requests
+    parts = [
+        speculate(target, drafter, part, generated, placeholders=placeholders, sampling=sampling, requests=key)
+        for part, key in zip(prompts.split(BATCH), keys.split(BATCH), strict=True)
     ]
-    return table
+    most = max(anchor.shape[1] for anchor, _, _ in parts)
+    anchor, committed = (
+        torch.cat([F.pad(part[which], (0, most - part[which].shape[1])) for part in parts]).cpu().numpy()
+        for which in (0, 1)
+    )
+    outputs = tuple(tuple(row) for _, _, tokens in parts for row in tokens.tolist())
+    prefilled = np.full(len(prompts), prompts.shape[1])
+    return Measured(
+        Steps.dense(anchor, committed, placeholders=placeholders), outputs, {"target": prefilled, "draft": prefilled},
+        tuple(range(len(prompts))), drafter.config.drafts,
+    )  # fmt: skip
 
 
 @torch.no_grad()
 def speculate(
-    target: Target, drafter: Drafter, prompts: torch.Tensor, generated: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Anchors (counted from the first generated token) and accepted tokens by row and step, ``[rows, steps]`` each.
+    target: Target, drafter: Drafter, prompts: torch.Tensor, generated: int, *, placeholders: int = 0,
+    sampling: Sampling | None = None, requests: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+    """Anchors (counted from the first generated token) and committed tokens by row and step, ``[rows, steps]`` each,
+    and the output, ``[rows, generated]``.
 
-    A row that has ``generated`` tokens rests: its steps accept 0.
+    A row that has ``generated`` tokens behind that of the prefill rests: its steps commit 0. The first ``placeholders``
+    steps verify placeholders and commit one token.
     """
     config, (rows, length), device = drafter.config, prompts.shape, prompts.device
+    rule = sampling or Sampling()
+    key = torch.arange(rows, device=device) if requests is None else requests
     row = torch.arange(rows, device=device)[:, None]
-    place = torch.arange(config.block, device=device)
+    place = torch.arange(config.drafts + 1, device=device)
+    block = torch.arange(config.block, device=device)
     caches = [_cache(module, rows, length + generated + 2 * config.block) for module in (target, drafter)]
     own, context = caches
     states, features = run_target(target, prompts, Passes())
     _prefill(target, prompts, own)
     _fold(drafter, features, torch.arange(length, device=device).expand(rows, -1), row, context)
     (logits,) = target.head(target.model.norm(states.unflatten(0, (rows, length))[:, -1]))
-    token, start = logits.argmax(-1), torch.full((rows,), length, device=device)
+    start = torch.full((rows,), length, device=device)
+    line = torch.zeros(rows, generated + 2 * config.block, dtype=torch.int64, device=device)
+    line[:, 0] = token = rule.token(logits, key, start)
     anchors, counts = [], []
     while bool((active := start < length + generated).any()):
-        position = torch.minimum(start, torch.tensor(length + generated, device=device))[:, None] + place
-        drafts = _draft(target, drafter, token, position, context)
-        out, features = _verify(target, torch.cat([token[:, None], drafts], 1), position, row, own)
-        verdict = verify(out, drafts)
-        _fold(drafter, features, position, row, context)  # rows of rejected drafts lie where the next fold writes
+        at = torch.minimum(start, torch.tensor(length + generated, device=device))[:, None]
+        offers = _draft(target, drafter, token, at + block, context)
+        drafts, q = rule.draft(offers, key, start)
+        out, features = _verify(target, torch.cat([token[:, None], drafts], 1), at + place, row, own)
+        real = active if len(counts) >= placeholders else torch.zeros_like(active)
+        verdict = rule.verify(out, drafts, key, start, q, real)
+        _fold(drafter, features, at + place, row, context)  # rows of rejected drafts lie where the next fold writes
         anchors.append(start - length)
         counts.append(torch.where(active, verdict.accepted, 0))
         token = torch.where(active, verdict.anchor, token)
+        behind = at - length + 1 + place
+        line[row, behind] = torch.where(place < counts[-1][:, None], verdict.choice, line[row, behind])
         start = start + counts[-1]
-    return torch.stack(anchors, 1), torch.stack(counts, 1)
-
-
-def _padded(anchor: torch.Tensor, accepted: torch.Tensor, steps: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both with ``steps`` columns, so that batches can be joined."""
-    more = (0, steps - anchor.shape[1])
-    return torch.nn.functional.pad(anchor, more), torch.nn.functional.pad(accepted, more)
+    return torch.stack(anchors, 1), torch.stack(counts, 1), line[:, :generated]
 
 
 def _cache(module: Target | Drafter, rows: int, longest: int) -> torch.Tensor:
@@ -141,7 +177,7 @@ def _verify(
 def _draft(
     target: Target, drafter: Drafter, anchor: torch.Tensor, position: torch.Tensor, cache: torch.Tensor
 ) -> torch.Tensor:
-    """Greedy drafts int64 ``[rows, K]`` behind anchors at ``position[:, 0]``."""
+    """Logits of drafts ``[rows, K, vocabulary]`` behind anchors at ``position[:, 0]``."""
     blocks = drafter.block_tokens(anchor)
     cos, sin = drafter.rotary.at(position.flatten())
     key = torch.arange(cache.shape[3], device=anchor.device)
@@ -154,4 +190,4 @@ def _draft(
         (x,) = layer.finish(x, out.flatten(0, 1))
     drafted = x.unflatten(0, position.shape)[:, drafter.config.logits_start :]
     (logits,) = target.head(drafter.norm(drafted))
-    return logits.argmax(-1)
+    return logits

@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from gpu_backend.acceptance.draws import signed
 from gpu_backend.acceptance.metrics import accept_trace
+from gpu_backend.acceptance.rules import Rule, Sampling
 from gpu_backend.acceptance.texts import Ids, Spoken, Texts, open_texts
+from gpu_backend.modules.loader import load_pair
 from gpu_backend.replay.result import NATURAL, Replayed, ReplayOrder
 from gpu_backend.replay.session import replay
+from gpu_backend.train.evaluate import measure
 from gpu_backend.train.recipe import END_OF_TEXT, SPECIAL
 from gpu_backend.train.tokens import train_tokenizer
 from model.config import RequestSpec
@@ -139,6 +143,39 @@ def test_broken_reuse_costs_acceptance_and_leaves_the_cold_request_as_it_was(
     assert after < 0.75 * before
     assert {finding.code for finding in broken.findings} >= {"SHADOW"}
     assert [spec.output[:24] for spec, _ in submitted(broken)] == [spec.output[:24] for spec, _ in submitted(sound)]
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_dense_speculation_commits_what_the_replay_does_step_by_step(
+    device: torch.device, trained_pair: Path, rule: Rule
+) -> None:
+    """Timeline `seed`, the paged replay's; the same draws, since both name them by request and position."""
+    replayed = reused(trained_pair, "unified", device, sampling=rule.value, temperature=0.8)
+    assert replayed.findings == () and replayed.measured is not None
+    target, drafter = load_pair(trained_pair / "target", trained_pair / "drafter", device)
+    (first, prompt), (second, _) = submitted(replayed)
+    prompts = torch.tensor([prompt, prompt], device=device)
+    keys = torch.tensor([signed(spec.output_seed) for spec in (first, second)], device=device)
+    dense = measure(target, drafter, prompts, 23, placeholders=1, sampling=Sampling(rule, 0.8, 0), requests=keys)
+    for request, spec in enumerate((first, second)):
+        assert dense.outputs[request] == spec.output[:23]
+        found, wanted = (accept_trace(one.steps, request) for one in (dense, replayed.measured))
+        assert found == wanted and found[0][0] == 1
+    assert dense.table()["placeholder_steps"] == 2
+
+
+def test_timeline_immediate_drafts_one_position_earlier_and_writes_the_same(
+    device: torch.device, trained_pair: Path
+) -> None:
+    target, drafter = load_pair(trained_pair / "target", trained_pair / "drafter", device)
+    text = open_texts(trained_pair, RECIPE.target.vocabulary)
+    assert text is not None
+    prompts = torch.from_numpy(np.stack([text.run(240 * row, 40) for row in range(8)])).to(device)
+    immediate, seed = (measure(target, drafter, prompts, 32, placeholders=count) for count in (0, 1))
+    assert immediate.outputs == seed.outputs
+    assert [accept_trace(one.steps, 0)[0][0] for one in (immediate, seed)] == [0, 1]
+    assert (immediate.table()["placeholder_steps"], seed.table()["placeholder_steps"]) == (0, 8)
+    assert min(one.table()["AL32"] for one in (immediate, seed)) > 2
 
 
 def test_a_later_turn_carries_the_output_that_was_written(device: torch.device, trained_pair: Path) -> None:

@@ -53,6 +53,7 @@ def test_the_weights_bring_vocabulary_drafts_window_and_range(device: torch.devi
     config = replayed.result.config
     assert (config.vocabulary, config.drafter.drafts, config.drafter.window) == (5, 2, 12)
     assert config.draft[0].window == 12 and config.limits.max_seq_len == 96
+    assert config.limits.extra_tokens == 1, "a block has its anchor beside its drafts"
     assert replayed.result.notes[:2] == [
         "vocabulary 5 of the weights, not the scenario's 4096",
         "drafts 2 of the weights, not the scenario's 3",

@@ -68,7 +68,7 @@ def test_the_evaluation_commits_what_plain_speculation_commits(device: torch.dev
     small = replace(LIKE_T1, vocabulary=4)
     pair = make_pair(device, small, drafter_for(small, layers=2, block=4, window=16))
     rows = [prompt(20, seed, 4) for seed in (1, 2, 3)]
-    _, accepted = speculate(pair.target, pair.drafter, torch.tensor(rows, device=device), 24)
+    _, accepted, _ = speculate(pair.target, pair.drafter, torch.tensor(rows, device=device), 24)
     for row, tokens in enumerate(rows):
         _, steps = speculate_plain(pair.plain_target, pair.plain_drafter, tokens, 24 + 1)
         found = [count for count in accepted[row].tolist() if count]

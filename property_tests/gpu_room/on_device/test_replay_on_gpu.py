@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -53,14 +54,15 @@ def test_captured_steps_wait_for_nothing_and_leave_the_memory_of_eager_ones(devi
     assert graphs is not None and graphs.captured > 0 and graphs.replayed > 0
 
 
+@pytest.mark.parametrize("sampling", ["greedy", "token", "block", "match"])
 @pytest.mark.parametrize("text", [PADDED, PAIR, RANKS], ids=["padded", "pair", "attention-DP"])
-def test_modules_in_captured_steps_agree_on_what_eager_ones_do(device: torch.device, text: str) -> None:
+def test_modules_in_captured_steps_agree_on_what_eager_ones_do(device: torch.device, text: str, sampling: str) -> None:
     scenario, worlds = scenario_of(text), list[DeviceWorld]()
+    order = ReplayOrder(device.type, NATURAL, exact=True, sampling=sampling)
     runs = [
-        replay(scenario, find(scenario.build), ReplayOrder(device.type, NATURAL, exact=True, graphs=graphs),
-               prepare=worlds.append)
+        replay(scenario, find(scenario.build), replace(order, graphs=graphs), prepare=worlds.append)
         for graphs in (False, True)
-    ]  # fmt: skip
+    ]
     assert [run.exit_code for run in runs] == [0, 0]
     eager, captured = (run.trace for run in runs)
     assert eager is not None and captured is not None and captured.ops == eager.ops
