@@ -27,6 +27,8 @@ class PreemptionLaw:
         # Started ones: request id -> owner, and by column its sinks and the pages behind them.
         self._before: dict[int, tuple[int, list[tuple[array[int], array[int]]]]] = {}
         self._started: tuple[list[int], list[list[Table]]] = ([], [])  # owners of those and their tables, as last seen
+        self._bases: list[list[int]] = []  # of each of these tables, where any can release what its window left
+        self._windows = any(column.lifecycle.window is not None for column in engine.twin.columns)
         self._shut = False  # a pool was too full for a suspended request to resume
         self._tiers = any(pool.host_pages for pool in engine.twin.pools.values())
 
@@ -47,6 +49,8 @@ class PreemptionLaw:
         self._shut = not gate_open(self.engine.twin)
         requests = [request for request in self.engine.scheduler.active if request.started]
         started = ([request.owner for request in requests], [request.tables for request in requests])
+        if self._windows:
+            self._bases = [[table.base for table in tables] for tables in started[1]]
         if started == self._started:
             return  # an owner is one epoch of one request, and its tables grow and shrink in place
         self._before, self._started = {}, started
@@ -65,25 +69,41 @@ class PreemptionLaw:
         taken = engine.last_pass
         running = {request.request_id for request in taken.generation}
         running.update(request.request_id for request, _, _ in taken.chunks)
-        needed = self._tiers or self._shut or self._needed([self._before[name][1] for name in lost])
+        needed = self._tiers or self._shut or self._needed([self._before[name] for name in lost])
         free = [request for request in engine.scheduler.active if not request.pinned]  # no transfer is at their pages
         holders = [request for request in free if engine.twin.sequences(request)]
         for name in lost:
             self.docket.count("PROGRESS")
             self._judge(live[name], [other for other in holders if other is not live[name]], running, needed)
 
-    def _needed(self, given: list[list[tuple[array[int], array[int]]]]) -> bool:
+    def _needed(self, lost: list[tuple[int, list[tuple[array[int], array[int]]]]]) -> bool:
         """Whether some pool could not have done without the pages that were given up: they were short, or with them
-        locked nobody who had stepped aside could have resumed."""
-        limit = self.engine.config.limits.max_util_for_resume
+        locked nobody who had stepped aside could have resumed.
+
+        What others released in the same pass may have come too late for whoever was short.
+        """
+        limit, columns = self.engine.config.limits.max_util_for_resume, self.engine.twin.columns
+        late = self._released({owner for owner, _ in lost})
         for pool in self.engine.twin.pools.values():
-            columns = [column.index for column in self.engine.twin.columns if column.pool is pool]
-            pages = sum(len(part) for tables in given for index in columns for part in tables[index])
-            if sum(1 for state in pool.state if state <= DROPPABLE) < pages:
+            indexes = [column.index for column in columns if column.pool is pool]
+            pages = sum(len(part) for _, tables in lost for index in indexes for part in tables[index])
+            if not pages:
+                continue
+            spare = pages + sum(late[index] for index in indexes)
+            if sum(1 for state in pool.state if state <= DROPPABLE) < spare:
                 return True
-            if pages and pool.state.count(LOCKED) + pages > limit * pool.device_pages:
+            if pool.state.count(LOCKED) + spare > limit * pool.device_pages:
                 return True
         return False
+
+    def _released(self, lost: set[int]) -> list[int]:
+        """By column, blocks that windows of requests other than the ``lost`` ones left in this pass."""
+        late = [0] * len(self.engine.twin.columns)
+        for owner, tables, bases in zip(*self._started, self._bases, strict=False):
+            if owner not in lost:
+                for index, (table, base) in enumerate(zip(tables, bases, strict=True)):
+                    late[index] += table.base - base
+        return late
 
     def _judge(self, request: Request, others: list[Request], running: set[int], needed: bool) -> None:
         """One request lost its pages while ``others`` hold theirs."""
