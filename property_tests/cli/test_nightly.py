@@ -54,8 +54,17 @@ def test_a_nightly_whose_laws_hold_is_fine_and_leaves_every_file(kvtwin: Command
     assert (answer.code, answer.err) == (0, "")
     assert "suite mine on sim: fine" in answer.out and "held to no baseline" in answer.out
     night = tmp_path / "night"
-    files = {"nightly.json", "junit.xml", "summary.md", "baseline.json", "samples.parquet", "exact.parquet"}
+    files = {
+        "report.html",
+        "nightly.json",
+        "junit.xml",
+        "summary.md",
+        "baseline.json",
+        "samples.parquet",
+        "exact.parquet",
+    }
     assert files <= {path.name for path in night.iterdir()}
+    assert (night / "comparisons/hello/report.html").is_file()
     assert problems((night / "junit.xml").read_text()) == []
     cases = document(night)["cases"]
     assert {case["stage"] for case in cases} == {"comparisons", "seeds", "drill"}

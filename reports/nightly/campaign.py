@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from reports import terminal
+from reports.document import plural
 from reports.nightly.outcome import CRASHED, FAILED, PASSED, UNCHECKED, Found
 from reports.nightly.steps import Cut, Kept, Place, Step
 from reports.nightly.suite import Suite
@@ -53,9 +54,10 @@ def _judge_campaign(found: Found, done: Campaigned) -> None:
     broken = {cause.law for cause in done.causes}
     for code, count in sorted(done.totals.evaluations.items()):
         if count and code not in broken:
-            found.case("fuzz", "campaign", code, PASSED, f"evaluated {count:,} times")
+            found.case("fuzz", "campaign", code, PASSED, f"evaluated {plural(count, 'time')}")
     for cause in done.causes:
-        words = f"law {cause.law} broke on {cause.build}: {cause.message} (seed {cause.seed}, {cause.count:,} times)"
+        seen = f"seed {cause.seed}, {plural(cause.count, 'time')}"
+        words = f"law {cause.law} broke on {cause.build}: {cause.message} ({seen})"
         found.case("fuzz", cause.build, cause.law, FAILED, words, " ".join(cause.kinds))
     for crash in done.crashes:
         words = f"crashed at example {crash.example:,}: {crash.what}"

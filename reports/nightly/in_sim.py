@@ -11,9 +11,10 @@ from model.faults import FAULTS
 from reports import drill as drills
 from reports import seeds, terminal
 from reports.catalogue import find_build
+from reports.evidence import evidence_of
 from reports.figures import FIGURES
 from reports.nightly import measure
-from reports.nightly.outcome import FAILED, OPEN, PASSED, UNCHECKED, Found
+from reports.nightly.outcome import FAILED, OPEN, PASSED, UNCHECKED, ComparedRun, Found
 from reports.nightly.steps import Cut, Kept, Step, add
 from reports.nightly.suite import Suite
 from reports.options import FOUR_BUILDS
@@ -34,7 +35,7 @@ def comparisons(suite: Suite) -> Iterator[Step]:
                 if subject in seen:
                     raise suite.located(location, f"expected each scenario and build once, found {subject} twice")
                 seen.add(subject)
-                work = _Compared(name, scenario, build, group.repeats, group.check)
+                work = _Compared(name, at, scenario, build, group.repeats, group.check)
                 yield Step("comparisons", subject, subject, work)
 
 
@@ -43,6 +44,7 @@ class _Compared:
     """A scenario on a build, with several seeds. Only of its own seed a scenario expects anything."""
 
     name: str
+    group: int
     scenario: Scenario
     build: Build
     repeats: int
@@ -62,6 +64,9 @@ class _Compared:
             again = "" if repeat else f"\nrepeat it: kvtwin run {quote(self.name)} --build {quote(build.name)}"
             measure.judge_run(part, stage, subject, repeat, build, result, expects and not repeat, again)
             measure.measure_run(part, stage, subject, repeat, result)
+            if kept is not None:
+                evidence = evidence_of(result, repeat)
+                part.runs.append(ComparedRun(self.group, evidence, measure.declared_by(build), expects))
             add(found, part)
         found.made[stage, subject] = measure.made_of(scenario, self.check)
 

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from rich.text import Text
 
 from reports import terminal
 from reports.document import dump
-from reports.folder import Output, stamp
+from reports.folder import Output
 from reports.nightly import baseline as baselines
-from reports.nightly import junit, steps
+from reports.nightly import files, steps
 from reports.nightly.night import Night
 from reports.nightly.plan import plan
 from reports.nightly.sentences import BAD, GOOD, ODD, headline, sentences
 from reports.nightly.suite import Suite
-from reports.nightly.summary import markdown
 from scenarios.errors import InputError
 from sim.nightly import rules
-from sim.nightly.rules import Change
 
-SCHEMA = "kvtwin-nightly/1"
-NIGHTLY, JUNIT, SUMMARY, EXACT = "nightly.json", "junit.xml", "summary.md", "exact.parquet"
 SHOWN = 24  # sentences on the screen; the files have them all
 STYLES = {BAD: "bold red", ODD: "yellow", GOOD: "green"}
 
@@ -48,7 +42,7 @@ def run(suite: Suite, place: steps.Place, baseline: Path | None, out: Path | Non
         if held is not None:
             night = _held(night, held, str(baseline), suite)
         if folder is not None:
-            write(folder, night)
+            files.write(folder, night)
     if ran.interrupted and not night.found.cases and out is None:
         raise KeyboardInterrupt
     return night
@@ -95,43 +89,7 @@ def _held(night: Night, held: baselines.Baseline, path: str, suite: Suite) -> Ni
     return replace(night, baseline=path, compared=compared, notes=tuple(notes))
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
-
-
-def write(folder: Path, night: Night) -> None:
-    """Fill ``folder``: JSON, JUnit XML, Markdown, the tables, and what makes it a baseline."""
-    (folder / NIGHTLY).write_text(dump(document(night)), encoding="utf-8")
-    (folder / JUNIT).write_text(junit.document(night), encoding="utf-8")
-    (folder / SUMMARY).write_text(markdown(night), encoding="utf-8")
-    night.found.exact_frame().to_parquet(folder / EXACT, index=False)
-    baselines.write(folder, night)
-    stamp(folder, "nightly")
-
-
-def document(night: Night) -> dict[str, Any]:
-    """The nightly as plain values."""
-    compared = night.compared
-    return {
-        "schema": SCHEMA,
-        **night.key(),
-        "exit_code": night.exit_code,
-        "verdict": headline(night).text,
-        "sentences": [asdict(sentence) for sentence in sentences(night)],
-        "interrupted": night.interrupted,
-        "seconds": round(night.seconds, 3),
-        "baseline": night.baseline or None,
-        "compared": None if compared is None else {"exact": compared.exact, "noisy": compared.noisy},
-        "changes": [_change(change) for change in (compared.changes if compared is not None else ())],
-        "cases": [asdict(case) for case in night.found.cases],
-        "left_out": [{"stage": stage, "subject": subject} for stage, subject in sorted(night.left_out)],
-        "skipped": list(night.skipped),
-        **night.found.extras,
-    }
-
-
-def _change(change: Change) -> dict[str, Any]:
-    ratio = None if change.ratio is None else dict(zip(("low", "value", "high"), map(float, change.ratio), strict=True))
-    return asdict(change) | {"ratio": ratio, "fails": change.fails}
+# -- on a terminal -----------------------------------------------------------------------------------------------------
 
 
 def show_plan(suite: Suite, place: steps.Place, json: bool) -> None:
@@ -147,13 +105,10 @@ def show_plan(suite: Suite, place: steps.Place, json: bool) -> None:
         screen.print(line, soft_wrap=True)
 
 
-# -- on a terminal -----------------------------------------------------------------------------------------------------
-
-
 def show(night: Night, json: bool, out: Path | None) -> None:
     """Print the nightly on one screen: what got worse first, the verdict last."""
     if json:
-        sys.stdout.write(dump(document(night) | {"folder": None if out is None else str(out)}))
+        sys.stdout.write(dump(files.document(night) | {"folder": None if out is None else str(out)}))
         return
     screen, told = terminal.console(), sentences(night)
     for sentence in told[:SHOWN]:
@@ -166,7 +121,8 @@ def show(night: Night, json: bool, out: Path | None) -> None:
     head = headline(night)
     screen.print(Text(f"{head.text}; {night.seconds:,.1f} s", STYLES.get(head.tone, "")), soft_wrap=True)
     if out is not None:
-        screen.print(f"  written: {out}{os.sep}{SUMMARY}, {JUNIT}, {NIGHTLY} and tables", soft_wrap=True, markup=False)
+        names = f"{files.JUNIT}, {files.SUMMARY}, {files.NIGHTLY} and tables"
+        screen.print(f"  written: {out / files.PAGE}, {names} beside it", soft_wrap=True, markup=False)
 
 
 def show_stored(folder: Path, json: bool) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
+
+if TYPE_CHECKING:
+    from reports.evidence import Evidence
 
 PASSED, FAILED, CRASHED, UNCHECKED, OPEN = "passed", "failed", "crashed", "nothing checked", "open"
 
@@ -49,12 +52,22 @@ class SampleRow(NamedTuple):
     value: float
 
 
+class ComparedRun(NamedTuple):
+    """A run of a comparison: the place of its group in the suite, its tables, what its build may break, if it is
+    historical, and whether the scenario expects anything of it."""
+
+    group: int
+    evidence: Evidence
+    declared: tuple[str, ...] | None
+    judged: bool
+
+
 @dataclass(slots=True)
 class Found:
     """What a stage, or a whole nightly, found so far.
 
-    ``seconds`` are wall time by stage and subject; ``made`` says of what a subject was made (SHA-256), ``extras`` holds
-    documents of single stages.
+    ``seconds`` are wall time by stage and subject; ``made`` says of what a subject was made (SHA-256), ``runs`` are
+    those of the comparisons, where files are written, and ``extras`` holds documents of single stages.
     """
 
     cases: list[Case] = field(default_factory=list)
@@ -62,6 +75,7 @@ class Found:
     samples: list[SampleRow] = field(default_factory=list)
     seconds: dict[tuple[str, str], float] = field(default_factory=dict)
     made: dict[tuple[str, str], str] = field(default_factory=dict)
+    runs: list[ComparedRun] = field(default_factory=list)
     extras: dict[str, Any] = field(default_factory=dict)
 
     def case(self, stage: str, subject: str, name: str, verdict: str, message: str = "", detail: str = "") -> None:

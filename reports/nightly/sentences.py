@@ -10,7 +10,7 @@ from reports.document import plural
 from reports.nightly.night import Night
 from reports.nightly.outcome import CRASHED, FAILED, OPEN, PASSED, UNCHECKED, Case
 from sim.nightly.metrics import label_of, metric_of
-from sim.nightly.rules import BETTER, CHANGED, GONE, NEW, REMADE, WORSE, Change
+from sim.nightly.rules import BETTER, GONE, NEW, REMADE, Change
 
 BAD, ODD, GOOD, PLAIN = "bad", "odd", "good", "plain"
 _BESIDE = ("device drill", "drill", "seeds")  # stages whose subjects are no runs
@@ -119,10 +119,13 @@ def change_text(change: Change) -> str:
         must = ", but it has to be equal" if change.kind == BETTER else ""
         return f"{label} {old} → {new}{f' ({moved}{must})' if moved else ''}"
     ratio = change.ratio
-    verb = "rose" if ratio.value > 1 else "fell"
-    interval = f"{_signed(ratio.low - 1)} to {_signed(ratio.high - 1)} over {plural(change.units, 'unit')}"
-    word = {WORSE: "worse", BETTER: "better", CHANGED: "changed"}[change.kind]
-    return f"{label} {verb} from {old} to {new} ({word} by {_signed(ratio.value - 1)}, {interval})"
+    interval = f"{_signed(ratio.low - 1)} to {_signed(ratio.high - 1)} over {units_of(change)}"
+    return f"{label} {old} → {new} ({change.kind} by {_signed(ratio.value - 1)}, {interval})"
+
+
+def units_of(change: Change) -> str:
+    """What was resampled, and how many there were."""
+    return plural(change.units, "repeat" if change.metric == "step_ms" else "conversation")
 
 
 def _percent(change: Change) -> str:

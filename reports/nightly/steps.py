@@ -140,4 +140,5 @@ def add(all_: Found, more: Found) -> None:
     all_.samples += more.samples
     all_.seconds |= more.seconds
     all_.made |= more.made
+    all_.runs += more.runs
     all_.extras |= more.extras

@@ -47,7 +47,7 @@ def comparison_page(comparison: Comparison) -> Page:
             ("checks", ", ".join(dict.fromkeys(arm.check for arm in arms))),
             ("acceptance", f"{comparison.acceptance_mode}: {comparison.acceptance}"),
         ],
-        tables=[_figures(comparison, short=True), _figures(comparison, short=False), _pools(arms)],
+        tables=[figures_table(comparison, short=True), figures_table(comparison, short=False), _pools(arms)],
         plots=plots(arms, comparison.drafts),
         arms=[_words(comparison, arm) for arm in arms],
         data=[_data(arm) for arm in arms],
@@ -56,7 +56,7 @@ def comparison_page(comparison: Comparison) -> Page:
     )
 
 
-def _figures(comparison: Comparison, short: bool) -> Table:
+def figures_table(comparison: Comparison, short: bool) -> Table:
     """A row a figure, a column an arm with its ratio to the baseline, by which a column sorts its rows."""
     columns = [Column("figure", numeric=False)]
     for place, build in enumerate(comparison.builds):
