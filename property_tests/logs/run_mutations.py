@@ -135,6 +135,20 @@ def _without_copies(mutation: Mutation) -> Mutation:
     return change
 
 
+def _as_written(mutation: Mutation) -> Mutation:
+    """Where a row of the target ended with just that content, of a log whose pages are known by then."""
+
+    def change(log: Log, place: int) -> Log | None:
+        event = log[place]
+        worker = event.get("worker")
+        rows = [one for one in log[:place] if one["event"] in ("mem_chunk", "mem_step") and one.get("worker") == worker]
+        left = {one["tag"] if "tag" in one else one["tags"][0] for one in rows}
+        known = sum(one["event"] == "publish" and one.get("worker") == worker for one in log[:place]) > 8
+        return mutation(log, place) if event["pool"] == "target" and event["tag"] in left and known else None
+
+    return change
+
+
 def _of(event: Event, like: Event, *kinds: str) -> bool:
     same = event.get("request") == like["request"] and event.get("worker") == like.get("worker")
     return same and event["event"] in kinds
@@ -175,5 +189,6 @@ MUTATIONS: dict[str, tuple[str, Mutation, str]] = {
     "the memory leaves a chunk out": ("mem_chunk", _never_set_back(_before_the_end(_dropped)), "memory-follows"),
     "a slot grows too far": ("mem_step", _changed(position=lambda position: position + 1), "positions"),
     "a page is published unwritten": ("mem_publish", _without_copies(_changed(tag=UNWRITTEN)), "final"),
+    "a page is published with other content": ("mem_publish", _as_written(_changed(tag="5a5a")), "as-written"),
     "a rank decides alone": ("claim", _changed(tokens=lambda tokens: tokens + 1), "same-decisions"),
 }

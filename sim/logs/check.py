@@ -19,7 +19,6 @@ FORMATS = (runlog.FORMAT, trtllm.FORMAT, vllm.FORMAT)
 _NO_REQUESTS = "the events tell of blocks, not of requests, steps or claims"
 _OF_A_RUN = {
     "INIT": "the log has digests of what was read and written, not cell by cell",
-    "KEY": "the log has digests of content, not the keys of the tree",
     "WINDOW": "no event tells which pages leave a window",
     "ROLLBACK": "a pass that did not run leaves one event, not its growth",
     "ADMIT": "no event tells how many pages a pool has",

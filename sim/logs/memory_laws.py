@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from model.reader import LOGGED, UNWRITTEN
 from sim.logs.findings import Place
 from sim.logs.run_book import Event, Worker
 from sim.logs.run_laws import RunLaw
@@ -133,25 +132,3 @@ class Positions(RunLaw):
         position = epoch.position + event["committed"]
         if event["position"] != position:
             self.wrong(worker, event, f"a step commits {event['committed']}", f"length {position}", event["position"])
-
-
-class Final(RunLaw):
-    """PUB of cells."""
-
-    code, name = "PUB", "final"
-    sentence = (
-        "The last cell that a publication covers was written, as the memory reads it (while no copy flies or is lost)."
-    )
-    needs = "publications of a memory (a run with checks)"
-
-    def on_mem_publish(self, worker: Worker, event: Event) -> None:
-        if worker.lost or len(worker.begun) != len(worker.over):
-            self.undecided += 1  # what hangs on a copy that gets lost is void
-            return
-        self.evaluations += 1
-        if event["tag"] == _UNWRITTEN:
-            slot = event["slots"][-1] if event["slots"] else -1
-            self.wrong(worker, event, f"the page at slot {slot} is published", "content", "a cell never written")
-
-
-_UNWRITTEN = f"{UNWRITTEN & LOGGED:016x}"

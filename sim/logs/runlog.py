@@ -12,9 +12,10 @@ from typing import Any
 
 from model.events import FIELDS
 from sim.logs.book import Rank
+from sim.logs.content_laws import AsWritten, Final
 from sim.logs.fields import Fields
 from sim.logs.findings import LogReport, Place
-from sim.logs.memory_laws import Final, MemoryFollows, Positions
+from sim.logs.memory_laws import MemoryFollows, Positions
 from sim.logs.run_book import Event, Worker
 from sim.logs.run_laws import (
     AllEnd,
@@ -54,6 +55,7 @@ _LAWS: tuple[type[RunLaw], ...] = (
     MemoryFollows,
     Positions,
     Final,
+    AsWritten,
     SameDecisions,
 )
 
@@ -77,7 +79,7 @@ class RunLog:
 
     def _handlers(self, kind: str) -> list[Handler]:
         """Methods of laws that look at a kind of event."""
-        able = (law for law in self.laws if not (self.partial and isinstance(law, MemoryFollows)))
+        able = (law for law in self.laws if not (self.partial and isinstance(law, MemoryFollows | AsWritten)))
         found = (getattr(law, f"on_{kind}", None) for law in able)
         return [handler for handler in found if handler is not None]
 
