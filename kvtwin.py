@@ -252,15 +252,6 @@ def seeds(
 
 
 @app.command()
-def schema(json: options.Json = False) -> None:
-    """Print the JSON Schema of a scenario file, for editors; it is JSON with and without --json."""
-    from reports.document import dump
-    from scenarios.schema import json_schema
-
-    sys.stdout.write(dump(json_schema()))
-
-
-@app.command()
 def explain(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A folder that `kvtwin run --out` wrote.")],
     violation: Annotated[

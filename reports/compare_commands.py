@@ -25,6 +25,7 @@ class What(enum.StrEnum):
 
     SCENARIO = "scenario"
     COMPARISON = "comparison"
+    CHECK = "check"
 
 
 Compared = Annotated[
@@ -85,13 +86,15 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def schema(
         what: Annotated[
-            What, typer.Argument(metavar="WHAT", help="scenario, or comparison: its JSON.")
+            What, typer.Argument(metavar="WHAT", help="scenario; comparison or check: its JSON.")
         ] = What.SCENARIO,
         json: options.Json = False,
     ) -> None:
-        """Print the JSON Schema of a scenario file, for editors, or of a comparison; JSON with and without --json."""
+        """Print the JSON Schema of a scenario file, for editors, or of a report; JSON with and without --json."""
+        from reports.check_schema import check_schema
         from reports.comparison_schema import comparison_schema
         from reports.document import dump
         from scenarios.schema import json_schema
 
-        sys.stdout.write(dump(comparison_schema() if what is What.COMPARISON else json_schema()))
+        schemas = {What.SCENARIO: json_schema, What.COMPARISON: comparison_schema, What.CHECK: check_schema}
+        sys.stdout.write(dump(schemas[what]()))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
-from reports.document import plural
+from reports.document import dump, plural
 from reports.folder import Output, stamp
 from reports.terminal import console, show_lines
 from sim.logs.check import check_log
@@ -26,7 +25,7 @@ def run(log: Path, format: str | None, partial: bool, windowed: bool, out: Path 
         report = check_log(log, format, partial, windowed)
         if out is not None:
             folder = output.folder("check")
-            (folder / "check.json").write_text(dump(report), encoding="utf-8")
+            (folder / "check.json").write_text(dump(document(report)), encoding="utf-8")
             (folder / "check.md").write_text(markdown(report), encoding="utf-8")
             stamp(folder, "check")
             report.notes.append(f"written: {out}")
@@ -41,7 +40,7 @@ def exit_code_of(report: LogReport) -> int:
 
 
 def document(report: LogReport) -> dict[str, Any]:
-    """The verdict as JSON."""
+    """The verdict as plain values, by the schema of :mod:`reports.check_schema`."""
     return {
         "schema_version": SCHEMA_VERSION,
         "log": report.path,
@@ -56,11 +55,6 @@ def document(report: LogReport) -> dict[str, Any]:
         "pools": report.pools,
         "findings": [finding.as_dict() for finding in report.findings],
     }
-
-
-def dump(report: LogReport) -> str:
-    """The verdict as indented JSON."""
-    return json.dumps(document(report), indent=2, sort_keys=False) + "\n"
 
 
 def verdict(report: LogReport) -> str:
@@ -84,7 +78,7 @@ def sentence(report: LogReport) -> str:
 def show(report: LogReport, as_json: bool) -> None:
     """Print the verdict."""
     if as_json:
-        print(dump(report), end="")
+        print(dump(document(report)), end="")
         return
     out = console()
     out.print(sentence(report), markup=False)

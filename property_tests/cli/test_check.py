@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from property_tests.cli.conftest import Command
@@ -72,6 +73,17 @@ def test_input_that_cannot_be_read_is_one_line(kvtwin: Command, tmp_path: Path) 
     assert kvtwin("check", STALE, "--format", "other").code == 2
     assert kvtwin("check", STALE, "--format", "trtllm-events").code == 2
     assert not (tmp_path / "found").exists()
+
+
+@pytest.mark.parametrize("log", [*SOUND.values(), STALE], ids=lambda log: log.name)
+def test_what_it_prints_is_by_the_schema_that_it_prints(kvtwin: Command, log: Path) -> None:
+    schema = kvtwin("schema", "check").json()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    report = kvtwin("check", log, "--json").json()
+    jsonschema.validate(report, schema)
+    del report["laws"][0]["needs"]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(report, schema)
 
 
 def test_markup_in_a_log_is_text(kvtwin: Command, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from property_tests.cli.conftest import Command
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 CATALOGUES = ("scenarios", "builds", "faults", "invariants")
 COMMANDS = {
     "run": ("run", "hello"),
@@ -20,6 +21,8 @@ COMMANDS = {
     "sweep": ("sweep", "--what", "lengths", "--every", "40", "--workers", "1"),
     "grids": ("sweep", "--list"),
     "schema": ("schema",),
+    "schema of a check": ("schema", "check"),
+    "check": ("check", str(DOCS / "vllm_events.jsonl")),
     "schema of a suite": ("nightly", "--schema"),
     "fuzz": ("fuzz", "--build", "unified", "--examples", "4", "--workers", "1"),
     "blind drill": ("drill", "--blind", "target-cursor", "--driver", "swarm", "--workers", "1"),
@@ -27,7 +30,9 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
-def test_every_command_prints_indented_json_and_nothing_else(kvtwin: Command, arguments: tuple[str, ...]) -> None:
+def test_every_command_prints_indented_json_and_nothing_else(
+    kvtwin: Command, arguments: tuple[str | Path, ...]
+) -> None:
     answer = kvtwin(*arguments, "--json")
     assert answer.err == ""
     assert answer.out == json.dumps(answer.json(), indent=2, ensure_ascii=False) + "\n"
