@@ -1,7 +1,8 @@
-"""What is made of the events of a run, by the command line and with its start-up; run by ``make bench``."""
+"""What is made of runs and of their events, by the command line and with its start-up; run by ``make bench``."""
 
 from __future__ import annotations
 
+import json
 import resource
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from property_tests.benchmarking import best_of
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 EVENTS = 1_000_000
+FOUR = ("target-only", "paired-22", "unified-page", "unified")
 
 
 def clock() -> float:
@@ -55,3 +57,23 @@ def test_the_page_map_of_a_step_read_from_a_folder(benchmark: BenchmarkFixture, 
     """Target: 3 s, of which the start is the greater part; a map itself takes 30 ms."""
     said = best_of(benchmark, lambda: kvtwin("pages", agentic, "--at", "3000"), rounds=2, target_s=3.0)
     assert "when iteration 3000 of 5969 went out" in said
+
+
+@pytest.fixture(scope="module")
+def four_builds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The agentic scenario on four builds, without events; one of them breaks the laws that it is there to break."""
+    folder = tmp_path_factory.mktemp("builds")
+    for build in FOUR:
+        command = [sys.executable, "-m", "kvtwin", "run", "agentic", "--build", build, "--no-events"]
+        subprocess.run([*command, "--out", folder / build], cwd=CHECKOUT, capture_output=True, check=build == FOUR[-1])
+    return [folder / build for build in FOUR]
+
+
+def test_the_tables_of_four_builds(benchmark: BenchmarkFixture, four_builds: list[Path]) -> None:
+    """Runs read, requests lined up, every figure with its interval and ratio. Target: 3 s, a third of it the start."""
+    printed = best_of(benchmark, lambda: kvtwin("compare", *four_builds, "--json"), rounds=2, target_s=3.0)
+    (comparison,) = json.loads(printed)["comparisons"]
+    assert [build["name"] for build in comparison["builds"]] == list(FOUR)
+    assert comparison["paired_requests"] == 531
+    lengths = {row["build"]: row for row in comparison["rows"] if row["metric"] == "al_step_weighted"}
+    assert lengths["unified"]["ratio_low"] > 1

@@ -131,8 +131,7 @@ def _evidence(
 ) -> Evidence:
     acceptance = document["acceptance"]
     requests = _with_figures(requests)
-    sessions = dict(zip(requests["request_id"], requests["session"], strict=True))
-    steps.insert(1, "session", [sessions.get(request_id, "") for request_id in steps["request_id"]])
+    steps.insert(1, "session", _sessions(requests, steps["request_id"].to_numpy()))
     return Evidence(
         scenario=document["scenario"],
         build=document["build"],
@@ -157,6 +156,15 @@ def _evidence(
         device=device or {},
         label=label,
     )
+
+
+def _sessions(requests: pd.DataFrame, request_ids: NDArray[np.int64]) -> NDArray[np.object_]:
+    """The session of each of ``request_ids``; empty where there is no such request."""
+    known = requests["request_id"].to_numpy()
+    order = np.argsort(known)
+    names = np.append(requests["session"].to_numpy(dtype=object)[order], "")
+    places = np.searchsorted(known[order], request_ids)
+    return names[np.where(np.isin(request_ids, known), places, len(known))]
 
 
 def _device(replay: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,6 +246,11 @@ def _read_requests(path: Path) -> pd.DataFrame:
         raise InputError(str(path), 0, "", f"expected a table of requests, found: {error}") from error
 
 
+def _committed(accepted: list[int]) -> bytes:
+    """What steps committed that accepted so many drafts: those and the bonus token."""
+    return (np.array(accepted, dtype=np.uint8) + 1).astype(np.uint8).tobytes()
+
+
 def _read_steps(path: Path) -> pd.DataFrame:
     """The verify steps, from the speculation records; none where there is no such file."""
     rows: list[tuple[int, bytes]] = []
@@ -246,8 +259,8 @@ def _read_steps(path: Path) -> pd.DataFrame:
             for number, line in enumerate(file, 1):
                 try:
                     record = json.loads(line)
-                    rows.append((record["request_id"], bytes(count + 1 for count in record["per_step_accepted"])))
-                except (ValueError, KeyError, TypeError) as error:
+                    rows.append((record["request_id"], _committed(record["per_step_accepted"])))
+                except (ValueError, KeyError, TypeError, OverflowError) as error:
                     problem = f"expected a speculation record, found: {error}"
                     raise InputError(str(path), number, "", problem) from error
     except FileNotFoundError:

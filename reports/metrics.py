@@ -18,6 +18,9 @@ COUNT, SHARE, LENGTH, MS, FINE_MS, RATE, GIB, SECONDS = (
 PEAK, CAPACITY, BYTES, HOST, HOST_BYTES = "peak_pages_", "device_pages_", "device_gib_", "host_pages_", "host_gib_"
 HIT_TOKENS, HIT_PAGES, PER_HIT = "hit_rate_tokens_", "hit_rate_pages_", "cached_per_hit_"
 
+BATCHES = (1, 2, 4, 8, 16, 32, 44, 64, 128)  # verify rows of a step whose time is shown
+FEWEST_STEPS = 3
+
 OfRun = Callable[[Evidence], float | None]
 OfArm = Callable[[Arm, Resampling], Resampled]
 
@@ -52,6 +55,7 @@ def metrics_of(arms: Arms) -> list[Metric]:
         *_drafter(),
         *_latency(arms),
         *_throughput(),
+        *_step_times(runs),
         *_memory(runs),
         *_events(),
     ]
@@ -235,6 +239,23 @@ def _throughput() -> Iterator[Metric]:
     yield one("total_tokens_per_s", "prompt and output tokens per second", _total_rate, "tok/s", UP, COUNT, short=False)
     yield one("duration_s", "duration (s)", lambda run: _seconds(run) or None, "s", DOWN, SECONDS, short=False)
     yield one("device_step_ms", "device time per step, mean (ms)", _device_step, "ms", DOWN, FINE_MS)
+
+
+def _step_times(runs: Sequence[Evidence]) -> Iterator[Metric]:
+    """Device time of verify steps by batch, for the sizes that every run met. Of a sim it is what its profile says."""
+    met = [{int(one["rows"]) for one in _sizes(run) if one["count"] >= FEWEST_STEPS} for run in runs]
+    for rows in sorted(set.intersection(*met) & set(BATCHES)):
+        yield Metric(
+            f"step_{rows}_rows_ms", f"step time p50, batch {rows} (ms)", "ms", DOWN, "throughput", FINE_MS,
+            short=any(run.on != "sim" for run in runs),
+            of_run=lambda run, rows=rows: next(
+                (float(one["p50_ms"]) for one in _sizes(run) if one["rows"] == rows), None
+            ),
+        )  # fmt: skip
+
+
+def _sizes(run: Evidence) -> list[dict[str, float]]:
+    return run.summary.get("step_times", [])
 
 
 def _seconds(run: Evidence) -> float:

@@ -140,7 +140,7 @@ def _do(job: Job, what: Scenario | Trace, request: RunRequest, output: Output) -
             config, workers = what.engine_config(job.build), what.topology(job.build)
     if job.folder is not None:
         write_run(output.folder(job.name), result, config, workers, request.perfetto)
-    return Done(replace(result, logs=[], ops=[], clocks=[]), job.folder, _explain(job))
+    return Done(replace(result, logs=[], ops=[]), job.folder, _explain(job))
 
 
 def _explain(job: Job) -> str:

@@ -14,15 +14,18 @@ class Clock:
 
     ``steps`` holds a row of :data:`STEP_FIELDS` for each settled plan: when the host dispatched it, when the device
     began and ended it, when the host settled it. ``marks`` holds pairs of a place in the worker's log of decisions and
-    a time: records from that place on, up to the place of the next pair, were made at that time.
+    a time: records from that place on, up to the place of the next pair, were made at that time. ``batches`` holds a
+    pair for each row of ``steps``: how many generation rows the plan had, and how many prompt tokens.
     """
 
     steps: array[int] = field(default_factory=lambda: array("q"))
+    batches: array[int] = field(default_factory=lambda: array("q"))
     marks: array[int] = field(default_factory=lambda: array("q"))
 
-    def settled(self, iteration: int, dispatch_ns: int, start_ns: int, finish_ns: int, settle_ns: int) -> None:
-        """A plan was settled."""
-        self.steps.fromlist([iteration, dispatch_ns, start_ns, finish_ns, settle_ns])
+    def settled(self, times: tuple[int, int, int, int, int], rows: int, tokens: int) -> None:
+        """A plan of ``rows`` generation rows and ``tokens`` of prompts was settled; ``times``: :data:`STEP_FIELDS`."""
+        self.steps.extend(times)
+        self.batches.extend((rows, tokens))
 
     def mark(self, place: int, now_ns: int) -> None:
         """Records from ``place`` on are made at ``now_ns``."""

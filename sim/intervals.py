@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 MOST, LEAST, CELLS = 2000, 400, 4_000_000  # resamples, fewer where units are many; units times resamples kept at once
+KEPT = 8  # columns of observations
 _NORMAL = NormalDist()
 _T = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622)  # 97.5 % of Student's t, df 1 to 9
 
@@ -65,7 +66,9 @@ class Resampling:
         drawn = np.random.default_rng(seed).integers(max(1, self.units), size=shape)
         drawn += np.arange(self.resamples)[:, None] * self.units
         counts = np.bincount(drawn.reshape(-1), minlength=self.resamples * self.units)
-        self._counts: NDArray[np.float64] = counts.reshape(shape).astype(np.float64)  # how often each unit was drawn
+        self._whole: NDArray[np.int32] = counts.reshape(shape).astype(np.int32)  # how often each unit was drawn
+        self._counts: NDArray[np.float64] = self._whole.astype(np.float64)
+        self._kept: dict[bytes, tuple[NDArray[np.float64], NDArray[np.int32], int]] = {}
 
     def mean(self, values: ArrayLike, weights: ArrayLike | None = None) -> Resampled:
         """Sum of ``values`` over sum of ``weights``, which are 1 unless given: the mean, or a ratio of two sums."""
@@ -85,24 +88,38 @@ class Resampling:
 
     def quantile(self, values: ArrayLike, at: float) -> Resampled:
         """The quantile ``at`` (0 to 1) of ``values`` by linear interpolation, as ``numpy.quantile``."""
-        data = np.asarray(values, dtype=np.float64)
-        known = ~np.isnan(data)
-        order = np.flatnonzero(known)
-        order = order[np.argsort(data[order], kind="stable")]
-        if not len(order):
+        ascending, upto, units = self._ranked(np.asarray(values, dtype=np.float64))
+        if not len(ascending):
             return Resampled(math.nan, np.full(self.resamples, math.nan), 0)
-        ascending = data[order]
-        upto = np.cumsum(self._counts[:, self.places[order]], axis=1)  # observations drawn up to each, by rank
-        place = np.maximum(0.0, (upto[:, -1] - 1.0) * at)
-        below = np.floor(place)
-        last = len(order) - 1
+        drawn = upto[:, -1]
+        place = np.maximum(0.0, (drawn - 1) * at)
+        below = np.floor(place).astype(np.int32)
+        last = len(ascending) - 1
         first = np.minimum(last, np.count_nonzero(upto <= below[:, None], axis=1))
-        second = np.minimum(last, np.count_nonzero(upto <= below[:, None] + 1.0, axis=1))
-        # Where the place is a rank, or the last one, there is nothing above it to interpolate to.
-        second = np.where((place == below) | (below + 1.0 >= upto[:, -1]), first, second)
+        second = first.copy()
+        # The value one rank on, where that is another observation and the place lies between the two.
+        between = np.flatnonzero((place > below) & (upto[np.arange(len(upto)), first] <= below + 1))
+        onwards = np.count_nonzero(upto[between] <= below[between, None] + 1, axis=1)
+        second[between] = np.minimum(last, onwards)
         draws = ascending[first] + (place - below) * (ascending[second] - ascending[first])
-        draws[upto[:, -1] == 0] = math.nan
-        return Resampled(float(np.quantile(ascending, at)), draws, self._behind(known))
+        draws[drawn == 0] = math.nan
+        return Resampled(float(np.quantile(ascending, at)), draws, units)
+
+    def _ranked(self, data: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int32], int]:
+        """The known values in ascending order, how many observations each resample drew up to each of them, and the
+        units behind them. Kept for the last few columns, of which more than one quantile is asked."""
+        key = data.tobytes()
+        kept = self._kept.pop(key, None)
+        if kept is None:
+            known = ~np.isnan(data)
+            order = np.flatnonzero(known)
+            order = order[np.argsort(data[order], kind="stable")]
+            upto = np.cumsum(self._whole[:, self.places[order]], axis=1, dtype=np.int32)
+            kept = (data[order], upto, self._behind(known))
+            while len(self._kept) >= KEPT:
+                self._kept.pop(next(iter(self._kept)))
+        self._kept[key] = kept
+        return kept
 
     def _behind(self, known: NDArray[np.bool_]) -> int:
         return int(np.count_nonzero(np.bincount(self.places[known], minlength=self.units)))

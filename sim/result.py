@@ -12,7 +12,7 @@ from model.invariants import Violation
 from model.ops import At, Op
 from model.request import RequestRecord, Totals
 from sim.clock import Clock
-from sim.summary import latencies, speculation, throughput, window_coverage
+from sim.summary import latencies, speculation, step_times, throughput, window_coverage
 from sim.ticket import RequestTiming
 
 FINE, BROKEN, NOTHING_CHECKED = 0, 1, 3  # exit codes
@@ -99,7 +99,7 @@ class RunResult:
         return window_coverage(self.timings if self.check != "off" else [], self.hits())
 
     def summary(self) -> dict[str, Any]:
-        """Latencies under AIPerf's names (all, first turns, continuations), throughput, speculation, coverage."""
+        """Latencies by AIPerf's names (all, first turns, continuations), throughput, speculation, coverage, steps."""
         first = [timing for timing in self.timings if timing.turn == 0]
         later = [timing for timing in self.timings if timing.turn > 0]
         return {
@@ -110,6 +110,7 @@ class RunResult:
             "acceptance_mode": self.acceptance_mode,
             "speculation": speculation(self.timings, self.drafts),
             "drafter_window_coverage": self._coverage(),
+            "step_times": step_times(self.clocks),
             "duration_s": self.duration_ns / 1e9,
             "device_busy_share": self.device_busy_ns / self.duration_ns if self.duration_ns else 0.0,
         }

@@ -276,8 +276,9 @@ class Server:
     def _time(self, worker: int, plan: StepPlan, flight: Flight) -> None:
         """A plan was settled; that of ranks, which look like one worker, is every rank's."""
         clocks = self.clocks if len(flight.plans) == 1 else self.clocks[worker : worker + 1]
+        times = (plan.iteration, flight.dispatch_ns, flight.start_ns, flight.finish_ns, int(self.env.now))
         for clock in clocks:
-            clock.settled(plan.iteration, flight.dispatch_ns, flight.start_ns, flight.finish_ns, int(self.env.now))
+            clock.settled(times, len(plan.generation), plan.prefill_tokens)
 
     def _draw(self, ticket: Ticket) -> int:
         """Tokens that the next verify step of real drafts commits; 1, which is ignored, after the request ended."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sim.clock import Clock
 from sim.cost import NS_PER_MS, NS_PER_S
 from sim.ticket import RequestTiming
 
@@ -64,6 +65,24 @@ def throughput(timings: Sequence[RequestTiming], duration_ns: int) -> dict[str, 
         "output_token_throughput": sum(timing.tokens for timing in timings) / seconds,
         "request_throughput": sum(1 for timing in timings if timing.arrivals) / seconds,
     }
+
+
+def step_times(clocks: Iterable[Clock]) -> list[dict[str, float | int]]:
+    """Device time of steps of verify rows alone, by how many rows they had: ``rows``, ``count``, ``p50_ms``,
+    ``mean_ms``. Simulated, unless a device's time was taken.
+    """
+    every = [(np.asarray(clock.steps).reshape(-1, 5), np.asarray(clock.batches).reshape(-1, 2)) for clock in clocks]
+    if not every:
+        return []
+    times, batches = (np.concatenate([pair[place] for pair in every]) for place in (0, 1))
+    alone = batches[:, 1] == 0
+    rows, took = batches[alone, 0], (times[alone, 3] - times[alone, 2]) / NS_PER_MS
+    found = []
+    for count in np.unique(rows):
+        of_size = took[rows == count]
+        median, mean = float(np.median(of_size)), float(of_size.mean())
+        found.append({"rows": int(count), "count": len(of_size), "p50_ms": median, "mean_ms": mean})
+    return found
 
 
 def speculation_record(timing: RequestTiming, drafts: int) -> dict[str, Any]:

@@ -6,7 +6,16 @@ from array import array
 
 import pytest
 
-from sim.summary import distribution, latencies, speculation, speculation_record, throughput, window_coverage
+from sim.clock import Clock
+from sim.summary import (
+    distribution,
+    latencies,
+    speculation,
+    speculation_record,
+    step_times,
+    throughput,
+    window_coverage,
+)
 from sim.ticket import RequestTiming
 
 MS = 1_000_000
@@ -91,3 +100,21 @@ def test_coverage_after_a_hit_looks_at_the_hits_only() -> None:
     cold, hit = timing(0, [1, 2], [1, 1], [2, 2]), timing(1, [1, 2], [1, 1], [2])
     found = window_coverage([cold, hit], {1})
     assert found == {"first_step_after_hit": 0.25, "all_steps": 0.5}
+
+
+def test_step_times_are_of_steps_of_verify_rows_alone_by_their_number() -> None:
+    """Steps with prompt tokens are left out; several workers are pooled."""
+    one, other = Clock(), Clock()
+    for clock, rows, tokens, took in (
+        (one, 4, 0, 10),
+        (one, 4, 0, 12),
+        (one, 4, 500, 90),
+        (other, 4, 0, 20),
+        (other, 1, 0, 7),
+    ):
+        clock.settled((0, 0, 100 * MS, (100 + took) * MS, 200 * MS), rows, tokens)
+    assert step_times([one, other]) == [
+        {"rows": 1, "count": 1, "p50_ms": 7.0, "mean_ms": 7.0},
+        {"rows": 4, "count": 3, "p50_ms": 12.0, "mean_ms": 14.0},
+    ]
+    assert step_times([]) == step_times([Clock()]) == []
