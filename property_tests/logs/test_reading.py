@@ -109,6 +109,8 @@ BAD: dict[str, tuple[str, str]] = {
     "a diff": (lines([event(0, {"type": "updated", "block_hash": 1, "priority": 3})]), "data.priority: expected an "),
     "vLLM: no tokens": (lines([{**VLLM, "token_ids": None}]), ":1: token_ids: expected a list, found None"),
     "vLLM: a token": (lines([{**VLLM, "token_ids": [[]]}]), ":1: token_ids: expected a list of integers"),
+    "vLLM: a key": (lines([{**VLLM, "extra_keys": 5}]), ":1: extra_keys: expected a list, found 5"),
+    "vLLM: keys by name": (lines([{**VLLM, "extra_keys": {"a": 1}}]), ":1: extra_keys: expected a list, found {"),
     "vLLM: no size": (lines([{**VLLM, "block_size": None}]), ":1: block_size: expected an integer"),
     "vLLM: no type": (lines([{"events": [{}]}]), ":1: type: expected BlockStored, BlockRemoved or AllBlocksCleared"),
     "vLLM: an array": (lines([[1.5, [[3]], 0]]), ":1: event: expected an array that begins with the event's type"),

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from property_tests.logs.judging import broken, judged
 from property_tests.logs.mutations import MUTATIONS, spoilt
-from property_tests.logs.reference import Key, trtllm_log
+from property_tests.logs.reference import Event, Key, TrtllmPool, named, trtllm_log
 from property_tests.logs.test_correct_logs import BUSY, pools, requests
-from sim.logs.trtllm import TrtllmLog
+from sim.logs.trtllm import SILENT, TrtllmLog
 
 SOUND = trtllm_log(BUSY * 2, 2, [(8, (4, 2)), (64, (5, 3))])
 
@@ -41,3 +41,23 @@ def test_whatever_the_log_what_was_spoilt_is_noticed(
 def test_every_law_has_a_log_that_makes_it_fire(tmp_path_factory: pytest.TempPathFactory) -> None:
     judge = TrtllmLog(tmp_path_factory.getbasetemp() / "none", partial=False, windowed=False)
     assert {law.name for law in judge.end().laws} == {law for _, _, law in MUTATIONS.values()}
+
+
+def taken_over(told: bool) -> list[Event]:
+    """A second turn takes over the partial leaf of the first and fills it up; then the first prompt comes once more."""
+    pool = TrtllmPool(64, (9, 0))
+    created: Event = {"type": "created", "num_blocks_per_cache_level": [9, 0]}
+    data = [created, *pool.store((1, 2, 3, 4, 5, 6))]
+    del pool.entries[1, 2, 3, 4, 5, 6]
+    if told:
+        data.append({"type": "removed", "block_hashes": [named((1, 2, 3, 4, 5, 6))]})
+    data += [*pool.store((1, 2, 3, 4, 5, 6, 7, 8)), *pool.store((1, 2, 3, 4, 5, 6))]
+    return [{"event_id": number, "data": one, "window_size": 64} for number, one in enumerate(data)]
+
+
+def test_a_leaf_that_a_later_turn_takes_over_is_stored_twice_unless_its_removal_is_told() -> None:
+    assert judged(taken_over(True)).broken == 0
+    report = judged(taken_over(False))
+    assert broken(report) == {"stored-once"}
+    assert report.notes == [SILENT]
+    assert judged(SOUND).notes == []

@@ -174,6 +174,15 @@ def test_a_single_unit_or_nothing_positive_shows_nothing() -> None:
     assert held(none, none + 1).changes == ()
 
 
+def test_a_noisy_figure_that_nothing_is_left_of_is_no_silence() -> None:
+    before, _ = lengths(np.random.default_rng(3))
+    old = samples(before, "acceptance_length")
+    (change,) = compare(old, Side({}, {}, dict(MADE)), {}, frozenset()).changes
+    assert (change.metric, change.after, change.fails) == ("acceptance_length", None, True)
+    assert change.before == pytest.approx(before.mean())
+    assert not compare(old, Side({}, {}, {SUBJECT: "other inputs"}), {}, frozenset()).fails
+
+
 def test_step_times_of_a_few_repeats_have_to_lie_apart() -> None:
     before = np.array([[10.0], [10.4], [9.8], [10.2], [10.1]])
     (slower,) = held(before, before * np.array([[1.3], [1.28], [1.33], [1.31], [1.3]]), "step_ms", 0.1).changes

@@ -14,6 +14,10 @@ An event is ``{"event_id": n, "data": {"type": ..}, "window_size": w}`` with an 
 null. Removals of one window are batched and told before the next store of that window, but perhaps after updates that
 happened later: so the capacity of levels is looked at when something is stored. With layer groups, an event that names
 none is about every group that has its blocks.
+
+Releases without NVIDIA/TensorRT-LLM pull request 16335 take blocks out of their tree without an event: a leaf that a
+request reuses a part of and then writes to, and what hangs below an evicted block. Their logs do break ``stored-once``
+and ``capacity``, since whoever mirrors the cache from them keeps such blocks for ever; :data:`SILENT` says so.
 """
 
 from __future__ import annotations
@@ -49,6 +53,11 @@ _BLOCK = frozenset(
 _REMOVED = frozenset({"type", "block_hashes"})
 _UPDATED = frozenset({"type", "block_hash", "cache_level", "priority"})
 _CREATED = frozenset({"type", "num_blocks_per_cache_level"})
+_LEAKED = ("stored-once", "capacity", "no-orphans")  # laws that blocks break which go without an event
+SILENT = (
+    "TensorRT-LLM without its pull request 16335 removes some blocks without an event (leaves that are reused in part, "
+    "what hangs below evicted blocks): whoever mirrors the cache by these events keeps blocks that are gone"
+)
 
 
 class TrtllmLog:
@@ -122,6 +131,8 @@ class TrtllmLog:
             law.ended(pools)
         laws: list[LogLaw] = [self.numbers, self.created, *self.laws]
         self.report.laws = laws
+        if any(law.broken for law in laws if law.name in _LEAKED):
+            self.report.notes.append(SILENT)
         self.report.pools = [_told(pool) for pool in pools]
         return self.report
 

@@ -189,6 +189,8 @@ class VllmLog:
     ) -> list[StoredBlock]:
         """The blocks of an event; ``plain``: every block has its own ``size`` tokens in it."""
         extra = event.get("extra_keys")
+        if extra is not None:
+            self.fields.list("extra_keys", extra)
         adapter = event.get("lora_name", event.get("lora_id"))
         blocks: list[StoredBlock] = []
         for place, name in enumerate(names):

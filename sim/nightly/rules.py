@@ -102,6 +102,7 @@ def compare(before: Side, after: Side, minimum: dict[str, float], left_out: froz
     changes += [change for change in exact if change is not None]
     noisy = list(_noisy(before.samples, after.samples, both))
     changes += [change for pair in noisy if (change := _judged(pair, len(noisy), minimum)) is not None]
+    changes += _gone(before.samples, after.samples, both)
     return Compared(tuple(sorted(changes, key=_order)), len(exact), len(noisy))
 
 
@@ -180,6 +181,13 @@ def _noisy(before: Samples, after: Samples, both: set[Subject]) -> Iterator[_Pai
             places = {unit: place for place, unit in enumerate(dict.fromkeys(key[:2] for key in keys))}
             first, second = (np.array([side[key] for key in keys]) for side in (old, new))
             yield _Pair(stage, subject, metric, first, second, np.array([places[key[:2]] for key in keys]))
+
+
+def _gone(before: Samples, after: Samples, both: set[Subject]) -> Iterator[Change]:
+    """Noisy figures that the subjects in ``both`` do not have any more: nothing is left to show that they are fine."""
+    for (stage, subject, metric), old in sorted(before.items()):
+        if old and (stage, subject) in both and not after.get((stage, subject, metric)):
+            yield Change(stage, subject, metric, CHANGED, float(np.mean(list(old.values()))))
 
 
 def _judged(pair: _Pair, family: int, minimum: dict[str, float]) -> Change | None:
