@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 from gpu_backend.train.corpus import held_texts
 from gpu_backend.train.files import TOKENS
 from gpu_backend.train.recipe import END_OF_TEXT, SPECIAL
-from gpu_backend.train.tokens import HELD_IDS, PROMPTS, TOKENIZER, Encoder, load_ids, open_tokenizer
+from gpu_backend.train.tokens import HELD_IDS, PROMPTS, TOKENIZER, load_ids, open_tokenizer
 from model.config import RequestSpec
 from model.tokens import Segment, mix64
 from scenarios.errors import InputError
 
 Ids = NDArray[np.int64]
 Written = Callable[[int], Ids | None]  # the output with this seed, as far as a device committed it
-ENOUGH = 1 << 18  # tokens of the standard library
+ENOUGH = 1 << 17  # tokens of the standard library
 SPARE = 2  # first tokens for runs whose own would go on with the text before them
 
 
@@ -124,10 +124,18 @@ def _found(folder: Path) -> tuple[Ids | None, Path]:
             raise InputError(str(path), 0, "", "expected a list of prompts with ids") from error
     for path in (folder / TOKENS / TOKENIZER, folder / "target" / TOKENIZER):
         if path.exists():
-            encode, found = Encoder(open_tokenizer(path)), list[int]()
-            for _, text in held_texts():
-                found += [END_OF_TEXT, *encode(text.decode())]
-                if len(found) >= ENOUGH:
-                    break
-            return np.array(found, dtype=np.int64), path
+            return _of_the_standard_library(path), path
     return None, folder
+
+
+def _of_the_standard_library(path: Path) -> Ids:
+    """Held-out modules by the tokenizer in ``path``, each behind the id that ends a text, if it has one."""
+    tokenizer = open_tokenizer(path)
+    end = tokenizer.token_to_id(SPECIAL[END_OF_TEXT])
+    found: list[int] = []
+    for _, text in held_texts():
+        found += [] if end is None else [end]
+        found += tokenizer.encode(text.decode(), add_special_tokens=False).ids
+        if len(found) >= ENOUGH:
+            break
+    return np.array(found, dtype=np.int64)

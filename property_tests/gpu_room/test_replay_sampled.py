@@ -62,9 +62,8 @@ def test_a_sound_build_commits_what_the_rule_gives_from_cold_logits(device: torc
     assert replayed.acceptance_length is not None and replayed.acceptance_length > 1
 
 
-@pytest.mark.parametrize(("name", "sampling"), [("smoke/disturbed", "block"), ("smoke/host_tier", "token")])
-def test_suspended_and_copied_requests_meet_the_same_draws(device: torch.device, name: str, sampling: str) -> None:
-    replayed = natural(with_few_words(name), device, sampling=sampling)
+def test_suspended_requests_meet_the_same_draws(device: torch.device) -> None:
+    replayed = natural(with_few_words("smoke/disturbed"), device, sampling="block")
     assert replayed.findings == () and replayed.exit_code == 0
     assert sum(worker.tokens for worker in replayed.workers) > 20
 
@@ -81,19 +80,15 @@ def test_sampled_steps_in_graphs_commit_what_eager_ones_do(device: torch.device,
     assert sum(worker.in_graphs for worker in graphs.workers) > 4
 
 
-def test_what_is_sampled_depends_on_the_seed_and_the_temperature_but_not_on_the_batch(device: torch.device) -> None:
+def test_what_is_sampled_depends_on_the_temperature_but_not_on_the_batch(device: torch.device) -> None:
     scenario, one_by_one = scenario_of(FEW), scenario_of(FEW.replace("concurrency: 2", "concurrency: 1"))
     together = natural(scenario, device, exact=True, sampling="block")
     alone = natural(one_by_one, device, exact=True, sampling="block")
     assert outputs(together) == outputs(alone)
     assert together.measured is not None and alone.measured is not None
     assert together.measured.table()["AL"] == alone.measured.table()["AL"]
-    others = [
-        natural(scenario.replace(seed=3), device, exact=True, sampling="block"),
-        natural(scenario, device, exact=True, sampling="block", temperature=0.3),
-        natural(scenario, device, exact=True),
-    ]
-    assert all(outputs(other) != outputs(together) for other in others)
+    cooler = natural(scenario, device, exact=True, sampling="block", temperature=0.3)
+    assert outputs(cooler) != outputs(together)
 
 
 def test_matched_outputs_are_plain_sampling_token_by_token(device: torch.device) -> None:
@@ -116,9 +111,8 @@ def test_matched_outputs_are_plain_sampling_token_by_token(device: torch.device)
     assert list(spec.output[: spec.max_new_tokens]) == tokens
 
 
-@pytest.mark.parametrize("name", ["narrow-keys", "copy-in-place"])
-def test_a_wrong_rule_spoils_sampled_tokens_or_context_rows(device: torch.device, name: str) -> None:
-    fault = FAULTS[name]
+def test_a_wrong_rule_spoils_sampled_tokens_or_context_rows(device: torch.device) -> None:
+    fault = FAULTS["narrow-keys"]
     order = ReplayOrder(device.type, acceptance=NATURAL, sampling="block")
     replayed = replay(catalog.load(fault.scenario), fault.build, order)
     assert codes(replayed) & {"SHADOW", "LOSSLESS"}

@@ -27,7 +27,7 @@ from gpu_backend.train.target_stage import head_loss
 
 STATES, MARKS, FIRST = 12, 6, 16
 TEXT = 240  # tokens of one text of the line that prompts are taken from
-STEPS = (110, 80)  # of target and drafter
+STEPS = (90, 60)  # of target and drafter
 _TARGET = replace(TINY.target, vocabulary=FIRST + STATES + MARKS, layers=2, positions=256)
 RECIPE = replace(
     TINY, target=_TARGET, drafter=drafter_of(_TARGET, (0,), window=16, layers=1, block=4), target_rows=8,
