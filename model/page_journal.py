@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,21 +76,24 @@ class PoolJournal:
         self.codes = bytearray()
         self.ends = array("q")
         self._pool: PagePool | None = pool
-        self._seen = (bytes(pool.state), bytes(pool.column), pool.slot[:])
-        self._code = np.zeros(pool.total, dtype=np.uint8)
+        self._seen: list[NDArray[Any]] = [np.zeros(pool.total, np.uint8), np.full(pool.total, UNCACHED, np.uint8)]
+        if pool.host_pages:
+            self._seen.append(np.zeros(pool.total, dtype=np.bool_))
 
     def look(self) -> list[int]:
         """Note the pages that changed; a row of :data:`COUNT_FIELDS`."""
         pool = self._pool
         assert pool is not None
-        state, column, slot = self._seen
-        if pool.state != state or pool.column != column or (pool.host_pages and pool.slot != slot):
-            self._seen = (bytes(pool.state), bytes(pool.column), pool.slot[:] if pool.host_pages else slot)
-            code = _codes(pool)
-            changed = np.flatnonzero(code != self._code)
-            self.pages.frombytes(changed.astype(np.int32).tobytes())
-            self.codes += code[changed].tobytes()
-            self._code = code
+        now = _standing(pool)
+        changed = now[0] != self._seen[0]
+        for one, seen in zip(now[1:], self._seen[1:], strict=True):
+            changed |= one != seen
+        pages = np.flatnonzero(changed)
+        if len(pages):
+            for one, seen in zip(now, self._seen, strict=True):
+                seen[pages] = one[pages]
+            self.pages.frombytes(pages.astype(np.int32).tobytes())
+            self.codes += _codes([one[pages] for one in now])
         self.ends.append(len(self.pages))
         host_used = pool.host_pages - len(pool.free_host)
         return [pool.used(), pool.droppable, pool.free_count(), pool.peak, host_used]
@@ -97,14 +101,21 @@ class PoolJournal:
     def forget(self) -> None:
         """No look follows: the pool and what hangs on it may go."""
         self._pool = None
-        self._seen = (b"", b"", array("i"))
+        self._seen = []
 
 
-def _codes(pool: PagePool) -> NDArray[np.uint8]:
-    """State of every page, with :data:`CACHED` and :data:`ON_HOST`; uint8 ``[total]``. A free page has no tier."""
-    code = np.frombuffer(pool.state, dtype=np.uint8).copy()
-    held = code > 0
-    code[np.frombuffer(pool.column, dtype=np.uint8) != UNCACHED] += CACHED
+def _standing(pool: PagePool) -> list[NDArray[Any]]:
+    """State and column of every page, and where there is a host tier whether the page lies there."""
+    found: list[NDArray[Any]] = [np.frombuffer(pool.state, np.uint8), np.frombuffer(pool.column, np.uint8)]
     if pool.host_pages:
-        code[(np.frombuffer(pool.slot, dtype=np.int32) >= pool.device_pages) & held] += ON_HOST
-    return code
+        found.append(np.frombuffer(pool.slot, np.int32) >= pool.device_pages)
+    return found
+
+
+def _codes(standing: list[NDArray[Any]]) -> bytes:
+    """States of pages (:func:`_standing`) with :data:`CACHED` and :data:`ON_HOST`; a free page has no tier."""
+    state, column, *on_host = standing
+    code = state + CACHED * (column != UNCACHED)
+    for away in on_host:
+        code += ON_HOST * (away & (state > 0))
+    return code.astype(np.uint8).tobytes()

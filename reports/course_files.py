@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def _table(history: PageHistory, rows: np.ndarray, columns: tuple[str, ...]) -> 
 
 def _history(worker: int, pools: list[Mapping[str, Any]], notes: pd.DataFrame, changes: pd.DataFrame) -> PageHistory:
     mine = {str(pool["pool"]): int(pool["pages"]) for pool in pools if pool["worker"] == worker}
-    changes = changes.assign(state=[PAGE_STATES.index(state) for state in changes["state"]])
+    changes = changes.assign(state=_places(changes["state"], list(PAGE_STATES)))
     return PageHistory(
         worker,
         mine,
@@ -98,8 +98,15 @@ def _history(worker: int, pools: list[Mapping[str, Any]], notes: pd.DataFrame, c
 
 def _rows(table: pd.DataFrame, worker: int, pools: list[str], columns: tuple[str, ...]) -> np.ndarray:
     mine = table[table["worker"] == worker]
-    places = np.array([pools.index(pool) for pool in mine["pool"]], dtype=np.int64)
-    return np.stack([mine["iteration"], places, *(mine[name].astype("int64") for name in columns)], axis=1)
+    return np.stack(
+        [mine["iteration"], _places(mine["pool"], pools), *(mine[name].astype("int64") for name in columns)], axis=1
+    )
+
+
+def _places(names: Iterable[str], known: list[str]) -> np.ndarray:
+    """Where each name stands in ``known``; ValueError for one that does not."""
+    coded = pd.Categorical(names)
+    return np.array([known.index(name) for name in coded.categories], dtype=np.int64)[coded.codes]
 
 
 def _write(folder: Path, name: str, table: pd.DataFrame) -> None:
@@ -109,7 +116,8 @@ def _write(folder: Path, name: str, table: pd.DataFrame) -> None:
 def _read(folder: Path, name: str) -> pd.DataFrame:
     path = folder / f"{name}.parquet"
     try:
-        return pq.read_table(path).to_pandas()
+        table = pq.read_table(path, read_dictionary=["pool", "state"] if name in (_NOTES, _CHANGES) else None)
+        return table.to_pandas()
     except FileNotFoundError as error:
         raise InputError(str(path), 0, "", "expected a table of the course of a run, found none") from error
     except (OSError, pa.ArrowException) as error:

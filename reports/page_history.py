@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from reports.decisions import Ints
 
 PAGE_STATES = ("free", "held", "published", "reusable", "host")
 NOTE_COLUMNS = ("owner", "request", "block", "column", "coverage")
+_ROWS_OF_A_SNAPSHOT = 1 << 18
 _NOTHING = (NOBODY, NOBODY, -1, -1, 0)
 
 
@@ -32,6 +34,16 @@ def _state(code: int) -> int:
 _STATES = np.array([_state(code) for code in range(STATE + CACHED + ON_HOST + 1)], dtype=np.int8)
 
 
+class _Snapshot(NamedTuple):
+    """All pages after so many rows of notes and of changes: the last :data:`NOTE_COLUMNS` of each, its state and
+    whether it is cached."""
+
+    notes: int
+    changes: int
+    told: Ints
+    standing: Ints
+
+
 class PageHistory:
     """The pages of one worker; ``pools`` has the number of pages, host tier included, by name.
 
@@ -42,29 +54,42 @@ class PageHistory:
 
     def __init__(self, worker: int, pools: Mapping[str, int], notes: Ints, changes: Ints) -> None:
         self.worker, self.pools, self.notes, self.changes = worker, dict(pools), notes, changes
+        sizes = list(self.pools.values())
+        self._base = np.cumsum([0, *sizes])  # number of the first page of each pool, counted through all pools
+        self._pool_of = np.repeat(np.array(list(self.pools), dtype=object), sizes)
+        self._page = np.concatenate([np.arange(size) for size in sizes])
+        nothing = np.tile(np.array(_NOTHING), (len(self._page), 1))
+        self._snapshots = [_Snapshot(0, 0, nothing, np.zeros((len(self._page), 2), dtype=np.int64))]
+        for iteration in changes[_ROWS_OF_A_SNAPSHOT::_ROWS_OF_A_SNAPSHOT, 0].tolist():
+            self._snapshots.append(self._advanced(self._snapshots[-1], *self._rows_by(iteration)))
+
+    def _rows_by(self, iteration: int) -> tuple[int, int]:
+        """How many rows of notes and of changes there are by an iteration."""
+        notes, changes = (np.searchsorted(rows[:, 0], iteration, side="right") for rows in (self.notes, self.changes))
+        return int(notes), int(changes)
+
+    def _advanced(self, since: _Snapshot, notes: int, changes: int) -> _Snapshot:
+        """The pages after so many notes and changes."""
+        told, standing = since.told.copy(), since.standing.copy()
+        new = self.notes[since.notes : notes]
+        told[self._base[new[:, 1]] + new[:, 2]] = new[:, 3:]  # of several rows of one page the last one counts
+        new = self.changes[since.changes : changes]
+        standing[self._base[new[:, 1]] + new[:, 2]] = new[:, 3:]
+        return _Snapshot(notes, changes, told, standing)
 
     def at(self, iteration: int) -> pd.DataFrame:
         """The rows of :meth:`reports.course.Course.page_map` of this worker."""
-        notes = self.notes[: np.searchsorted(self.notes[:, 0], iteration, side="right")]
-        changes = self.changes[: np.searchsorted(self.changes[:, 0], iteration, side="right")]
-        parts = [
-            self._pool(name, pages, notes[notes[:, 1] == place], changes[changes[:, 1] == place])
-            for place, (name, pages) in enumerate(self.pools.items())
-        ]
-        return pd.concat(parts, ignore_index=True)
-
-    def _pool(self, name: str, pages: int, notes: Ints, changes: Ints) -> pd.DataFrame:
-        told = np.tile(np.array(_NOTHING), (pages, 1))
-        told[notes[:, 2]] = notes[:, 3:]  # of several rows of one page the last one counts
-        state, cached = np.zeros((2, pages), dtype=np.int64)
-        state[changes[:, 2]], cached[changes[:, 2]] = changes[:, 3], changes[:, 4]
-        told[state == 0] = _NOTHING
-        owner, request, block, column, coverage = told.T
+        notes, changes = self._rows_by(iteration)
+        since = next(one for one in reversed(self._snapshots) if one.changes <= changes)
+        found = self._advanced(since, notes, changes)
+        state, cached = found.standing.T
+        found.told[state == 0] = _NOTHING
+        owner, request, block, column, coverage = found.told.T
         return pd.DataFrame(
             {
                 "worker": self.worker,
-                "pool": name,
-                "page": np.arange(pages),
+                "pool": self._pool_of,
+                "page": self._page,
                 "owner": owner,
                 "request": request,
                 "block": block,
@@ -100,7 +125,8 @@ def occupancy_of(journal: PageJournal, worker: int) -> pd.DataFrame:
     counts = np.array(journal.counts, dtype=np.int64).reshape(-1, len(COUNT_FIELDS))
     looks = np.array(journal.iterations, dtype=np.int64)
     columns = {"iteration": np.repeat(looks, len(names)), "worker": worker, "pool": np.tile(names, len(looks))}
-    return pd.DataFrame(columns | {name: counts[:, place] for place, name in enumerate(COUNT_FIELDS)})
+    counted = {name: counts[:, place] for place, name in enumerate(COUNT_FIELDS)}
+    return pd.DataFrame(columns | counted).astype({"pool": str})
 
 
 def _looks(journal: PageJournal) -> Ints:
