@@ -108,7 +108,7 @@ class PairServer(Server):
         )
         for half in self.halves:
             half.tickets = self.tickets
-            half.moved = self._moved
+            half.moved = self._settled
         self.clocks = [clock for half in self.halves for clock in half.clocks]
         self.connect(Link(), 0)
 
@@ -142,12 +142,21 @@ class PairServer(Server):
             half.measured = None if self.measured is None else OfWorker(self.measured, place)
             self.env.process(half.run())
         while True:
-            for request_id in self.pair.ready():
-                self.mark()
-                if self.pair.apply(Send(request_id)).applied:
-                    self.env.process(self._transfer(request_id))
+            self._send()
             self.iteration = self.halves[DECODE].iteration
             yield self._something()
+
+    def _settled(self) -> None:
+        """A step of a worker settled: what is ready is sent ahead of the next pass, which may find nothing else to do
+        and take the newest of those that wait for what it cannot serve."""
+        self._send()
+        self._moved()
+
+    def _send(self) -> None:
+        for request_id in self.pair.ready():
+            self.mark()
+            if self.pair.apply(Send(request_id)).applied:
+                self.env.process(self._transfer(request_id))
 
     def _transfer(self, request_id: int) -> Generator[Event, object, None]:
         self._tries[request_id] += 1

@@ -44,6 +44,12 @@ def test_a_request_is_prefilled_sent_and_generated() -> None:
     assert [use.name for use in result.occupancy] == ["target@0", "draft@0", "target@1", "draft@1"]
 
 
+def test_what_waits_to_be_sent_is_not_taken_for_a_request_that_holds_up_a_pass() -> None:
+    result = pair(concurrency=4, limits={"max_num_tokens": 256})
+    assert [record.preemptions for record in result.records] == [0] * 4
+    assert [record.prefilled_tokens for record in result.records] == [32] * 4, "nothing is computed twice"
+
+
 def test_the_second_token_waits_for_the_link() -> None:
     near, far = (pair(link={"latency_s": latency}, cost=FLAT, concurrency=1) for latency in (0.0, 0.3))
     for one, other in zip(near.timings, far.timings, strict=True):
