@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 from rich.text import Text
 
+from gpu_backend.al import seeds
 from gpu_backend.al.order import BROKEN, CONDITIONS, Told
 from reports import al_plot, terminal
 from reports.comparison import NONE
@@ -54,7 +55,7 @@ def show(told: Told, json: bool) -> None:
     out.print(
         "first: tokens of the first step of real drafts; prefilled, cached: tokens of target/drafter", soft_wrap=True
     )
-    for note in (*told.notes, *calibrated(told)):
+    for note in (*told.notes, *seeds.lines(told), *calibrated(told)):
         out.print(note, soft_wrap=True)
     out.print(headline(told), soft_wrap=True)
 
@@ -65,9 +66,11 @@ def headline(told: Told) -> str:
     broken = sum(row["verdict"] == BROKEN for row in told.arms)
     mode = "exact" if told.pair["exact"] else "not exact: ties may fall either way, nothing is owed"
     end = ", interrupted" if told.interrupted else ""
+    seconds = sorted(row["seconds"] for row in told.arms if row["seconds"] is not None)
+    pace = f"; {seconds[len(seconds) // 2]:.2f} s a run (median)" if seconds else ""
     return (
         f"{plural(len(told.arms), 'run')} ({mode}): of {owed} accept traces that are owed to be the cold ones "
-        f"{same} are, {plural(broken, 'violation')}{end}"
+        f"{same} are, {plural(broken, 'violation')}{end}{pace}"
     )
 
 
@@ -143,7 +146,15 @@ def markdown(told: Told) -> str:
         lines += ["| " + " | ".join(COLUMNS.values()) + " |", "|" + "---|" * len(COLUMNS)]
         lines += ["| " + " | ".join(str(row[key] or NONE) for key in COLUMNS) + " |" for row in map(_told, rows)]
         lines.append("")
-    return "\n".join([*lines, *(f"* {note}" for note in (*told.notes, *calibrated(told))), "", headline(told), ""])
+    return "\n".join(
+        [
+            *lines,
+            *(f"* {note}" for note in (*told.notes, *seeds.lines(told), *calibrated(told))),
+            "",
+            headline(told),
+            "",
+        ]
+    )
 
 
 def write(target: Path, told: Told) -> None:

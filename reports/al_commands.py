@@ -29,7 +29,8 @@ class Tier(enum.StrEnum):
 
 
 Builds = Annotated[
-    str | None, typer.Option("--builds", metavar="A,B,C", help="Builds; by default every one that is correct.")
+    str | None,
+    typer.Option("--builds", metavar="A,B,C", help="Builds; by default all correct ones and unified-nowindow."),
 ]
 Faults = Annotated[
     str | None,
@@ -111,7 +112,7 @@ def order_of(
     builds: str | None, faults: str | None, conditions: str | None, tier: Tier | None, weights: Path | None
 ) -> Order:
     """What the names and the pair of the options ask for; InputError, in one line, for unknown ones."""
-    from gpu_backend.al.order import CONDITIONS, DEFAULT_FAULTS, T1_FOLDER, Order
+    from gpu_backend.al.order import CONDITIONS, DEFAULT_FAULTS, EXPERIMENTS, T1_FOLDER, Order
     from model.builds import BUILDS
     from model.faults import FAULTS
     from scenarios.errors import InputError
@@ -119,7 +120,8 @@ def order_of(
     if (weights is None) == (tier is None):
         found = "neither" if tier is None else "both"
         raise InputError("al", 0, "weights", f"expected --tier or --weights, found {found}")
-    named = tuple(name for name, build in BUILDS.items() if build.correct) if builds is None else _builds(builds)
+    correct = [name for name, build in BUILDS.items() if build.correct]
+    named = (*correct, *EXPERIMENTS) if builds is None else _builds(builds)
     wrong = DEFAULT_FAULTS if faults is None else _names(faults, FAULTS, "fault", "kvtwin faults")
     chosen = tuple(CONDITIONS)
     if conditions is not None:

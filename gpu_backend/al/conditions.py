@@ -6,24 +6,34 @@ the run on a hit publishes first and comes back later. All requests of a run com
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_backend.al.order import BRANCH, HOST_LOAD, LONG_TAIL, REPEAT, SHORT_TAIL, SUSPEND, TRANSFER, TWO_TURN, WHOLE
+from gpu_backend.al.order import (
+    AGENTIC,
+    BRANCH,
+    HOST_LOAD,
+    LONG_TAIL,
+    REPEAT,
+    SHORT_TAIL,
+    SUSPEND,
+    TRANSFER,
+    TWO_TURN,
+    WHOLE,
+)
 from gpu_backend.al.pair import LoadedPair
 from gpu_backend.al.prompts import Text
 from model.geometry import cdiv
 from model.tokens import Segment
+from scenarios.errors import InputError
 from scenarios.schema import Scenario
 from scenarios.workload import Session, Turn, Workload
 
 LATER_S, SHRINK_S = 2e6, 1e6  # simulated seconds after which nothing of what came before is left running
 PUBLISH, HIT = "publish", "hit"
-EVERY_S, TURNS = (
-    0.1,
-    6,
-)  # simulated seconds between two suspensions, and how many there are; a third of the requests each
+EVERY_S, TURNS = 0.1, 6  # simulated seconds between two suspensions of a third of the requests, and how many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +44,7 @@ class Hit:
     prompt: tuple[int, ...]
     publisher: tuple[int, ...]
     past: int
+    stage: int = 0  # those of a later stage come when all of the one before have ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +63,15 @@ class Condition:
     @property
     def publishers(self) -> tuple[tuple[int, ...], ...]:
         """Prompts that are published, each once."""
-        if self.name == TRANSFER:
+        if self.name in (TRANSFER, AGENTIC):
             return ()
         return tuple(dict.fromkeys(hit.publisher for hit in self.hits))
+
+    @property
+    def batch(self) -> int:
+        """Most requests that run at once."""
+        stages = Counter(hit.stage for hit in self.hits)
+        return max(*stages.values(), len(self.publishers))
 
 
 def pasts(page: int) -> tuple[int, ...]:
@@ -108,13 +125,13 @@ def shared_prefix(pair: LoadedPair, texts: Sequence[Text], tokens: int, name: st
     for group in range(groups):
         past = pasts(page)[group % 4]
         prefix, members = texts[group].ids[: 2 * window + past], range(group, count, groups)
-        tails = [_parting(texts[number].ids, number, length + number // groups % 7) for number in members]
+        tails = [parting(texts[number].ids, number, length + number // groups % 7) for number in members]
         publisher = (*prefix, *_unlike(texts[group - 1].ids, others, {tail[0] for tail in tails}))
         hits += [(number, Hit((*prefix, *tail), publisher, past)) for number, tail in zip(members, tails, strict=True)]
     return Condition(name, tuple(hit for _, hit in sorted(hits, key=lambda one: one[0])), tokens)
 
 
-def _parting(ids: tuple[int, ...], number: int, length: int) -> tuple[int, ...]:
+def parting(ids: tuple[int, ...], number: int, length: int) -> tuple[int, ...]:
     """A tail of ``length`` tokens of ``ids`` from a place of its own."""
     first = (number * 3) % max(1, len(ids) - length)
     return ids[first : first + length]
@@ -169,19 +186,23 @@ def _scenario(
     ahead = condition.tokens + 3 * (drafts + 1)
     longest = max(len(hit.prompt) for hit in hits) + ahead
     longest = max(longest, *(len(prompt) + ahead for prompt in publishers)) if publishers else longest
+    if longest > pair.target.config.positions:
+        problem = f"expected at most {pair.target.config.positions} positions, which the weights have, found {longest}"
+        raise InputError("al", 0, "tokens", f"{problem} under {condition.name}")
     pages = 2 * (len(hits) + len(publishers)) * (cdiv(longest, page) + 2)  # a build may have one pool for both
-    host = {"host_pages": pages} if condition.name == HOST_LOAD and publishers else {}
+    kept = 2 * len(publishers) * (cdiv(longest, page) + 2)
+    host = {"host_pages": kept} if condition.name == HOST_LOAD and publishers else {}
     values = {
         "name": name,
         "seed": seed,
         **pair.engine(),
         "limits": {
             "page_size": page,
-            "max_batch": max(len(hits), len(publishers)),
+            "max_batch": condition.batch,
             "max_num_tokens": _budget(pair, condition, longest, more),
             "max_seq_len": longest,
             "extra_tokens": drafts + 1,  # a block is one token longer than its drafts
-            "graph_batches": [max(len(hits), len(publishers))],
+            "graph_batches": [condition.batch],
             "partial_children": 64,
             **({"chunk_unit": 1} if condition.name == SUSPEND else {}),  # all hits start before the first steps fill it
         },
@@ -191,10 +212,9 @@ def _scenario(
     }
     sessions = [Session(f"{PUBLISH} {place}", (_turn(prompt, 1, 0.0),)) for place, prompt in enumerate(publishers)]
     later = LATER_S if publishers else 0.0
-    sessions += [
-        Session(f"{HIT} {place}", (_turn(hit.prompt, condition.tokens, later),), arrival_s=later)
-        for place, hit in enumerate(hits)
-    ]
+    for place, hit in enumerate(hits):
+        at_s = later + hit.stage * LATER_S
+        sessions.append(Session(f"{HIT} {place}", (_turn(hit.prompt, condition.tokens, at_s),), arrival_s=at_s))
     return Scenario.model_validate(values).serving(Workload(tuple(sessions)))
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 
 from gpu_backend.acceptance.rules import Sampling
-from gpu_backend.al import conditions, prompts
+from gpu_backend.al import agentic, conditions, prompts
 from gpu_backend.al.arms import Arm, arm
 from gpu_backend.al.conditions import Condition
 from gpu_backend.al.measure import Run, run
-from gpu_backend.al.order import CONDITIONS, CORRECT, FAULT, HISTORICAL, PREFIXED, TWO_TURN, shown_by
+from gpu_backend.al.order import AGENTIC, CONDITIONS, CORRECT, FAULT, HISTORICAL, PREFIXED, TWO_TURN, shown_by
 from gpu_backend.al.pair import T0_WORDS, LoadedPair, drawn, load
 from gpu_backend.al.prompts import Text
 from gpu_backend.answers import NotCarriedOut
@@ -139,6 +139,12 @@ class Served:
         if name == TWO_TURN:
             first = self._run(conditions.cold(pair, conditions.first_turns(pair, texts)), BUILDS[DEFAULT_BUILD])
             return conditions.two_turns(pair, texts, first.measured.outputs, tokens)
+        if name == AGENTIC:
+            found = agentic.opening(pair, texts, tokens)
+            for _ in range(agentic.STAGES - 1):
+                turns = self._run(conditions.cold(pair, agentic.last_turns(found)), BUILDS[DEFAULT_BUILD])
+                found = agentic.continued(pair, found, texts, turns.measured.outputs)
+            return found
         return conditions.whole_prompts(pair, texts, tokens, name)
 
     def _run(self, scenario: Scenario, build: Build) -> Run:

@@ -9,7 +9,7 @@ from typing import Any
 FINE, VIOLATED, NOTHING_CHECKED, INTERRUPTED = 0, 1, 3, 130
 REPEAT, TWO_TURN, SHORT_TAIL, LONG_TAIL, BRANCH = "repeat", "two-turn", "short-tail", "long-tail", "branch"
 PREFIXED = (SHORT_TAIL, LONG_TAIL, BRANCH)  # conditions of a shared prefix
-SUSPEND, HOST_LOAD, TRANSFER = "suspend", "host-load", "transfer"
+SUSPEND, HOST_LOAD, TRANSFER, AGENTIC = "suspend", "host-load", "transfer", "agentic"
 CONDITIONS: dict[str, str] = {
     REPEAT: "the same prompt again",
     TWO_TURN: "a second turn behind the first prompt, its answer and a short message",
@@ -19,6 +19,7 @@ CONDITIONS: dict[str, str] = {
     SUSPEND: "the same prompt again; suspended every few steps, half of them absent until others end",
     HOST_LOAD: "the same prompt again, its pages in the host tier",
     TRANSFER: "prefilled on one worker, decoded on another",
+    AGENTIC: "conversations of three turns on system prompts that several of them share",
 }
 WHOLE = (REPEAT, SUSPEND, HOST_LOAD, TRANSFER)  # conditions of the same requests, which have one cold run
 CORRECT, HISTORICAL, FAULT = "correct", "historical", "fault"
@@ -37,7 +38,11 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "freed-by-highest": (REPEAT,),
     "no-draft-lookahead-pages": (REPEAT,),
     "adjacent-slot": (REPEAT,),
+    "copy-in-place": (SHORT_TAIL,),
     "claim-plus1": (BRANCH,),
+    "target-cursor": (BRANCH,),
+    "rebase-reads-only": (BRANCH,),
+    "restore-missed": (BRANCH,),
     "slot-loss-zero": (SUSPEND,),
     "no-trail": (SUSPEND,),
     "batch-row-kept": (SUSPEND,),
@@ -45,8 +50,10 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "target-only-loads": (HOST_LOAD,),
     "page-ids-for-slots": (HOST_LOAD,),
     "draft-pool-left-out": (TRANSFER,),
+    "gen-init-local": (TRANSFER,),
 }
 DEFAULT_FAULTS = tuple(SHOWN)
+EXPERIMENTS = ("unified-nowindow",)  # builds beside the correct ones, by default
 T1_FOLDER = Path(__file__).parents[1] / "weights" / "t1"
 
 

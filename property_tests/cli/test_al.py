@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gpu_backend.al import seeds
+from gpu_backend.al.order import Told
 from property_tests.cli.conftest import Command
 
 QUICK = ("--device", "cpu", "--prompts", "2", "--tokens", "6", "--conditions", "repeat")
@@ -41,6 +44,31 @@ def test_a_table_tells_sound_reuse_from_broken(kvtwin: Command, tmp_path: Path) 
 def test_without_a_correct_build_nothing_is_checked(kvtwin: Command) -> None:
     answer = kvtwin("al", "--tier", "t0", *QUICK, "--builds", "none", "--faults", "raw-keys", "--json")
     assert answer.code == 3 and answer.json()["arms"][0]["verdict"] == "costs nothing"
+
+
+def arm(condition: str, build: str, length: float, low: float, high: float, prefilled: int = 100) -> dict[str, Any]:
+    """What the figures of the seeds read of an arm."""
+    change = {"AL": length, "AL_low": low, "AL_change": (low + high) / 2, "AL_high": high, "AL16_high": high}
+    return {
+        "decoding": "greedy", "condition": condition, "build": build, "seconds": 1.0, "prefilled_target": prefilled,
+        "AL16_change": (low + high) / 2, **change,
+    }  # fmt: skip
+
+
+def test_figures_of_the_seeds_stand_beside_what_was_measured_and_are_not_called_shown_within_noise() -> None:
+    clear = [
+        arm("repeat", "mirror-21281", 3.0, -0.12, -0.08), arm("repeat", "paired-22", 3.3, 0, 0),
+        arm("agentic", "target-21", 3.0, -0.1, -0.05, 105), arm("agentic", "paired-22", 3.2, 0, 0),
+        arm("agentic", "unified", 3.2, 0, 0),
+        arm("branch", "unified-nowindow", 3.2, -0.2, -0.1), arm("branch", "unified", 3.7, 0, 0),
+    ]  # fmt: skip
+    lines = seeds.lines(Told({}, clear, [], {"greedy": {}}))
+    assert [line[:2] for line in lines] == ["S1", "S2", "S3"]
+    assert all(line.endswith("the same direction, clear of noise") for line in lines)
+    assert "-10.0% [-12.0, -8.0], paired +0.0% [+0.0, +0.0] (seed: -9.4 %, paired -0.9 %)" in lines[0]
+    noisy = [row | {"AL_high": 0.01, "AL16_high": 0.01} for row in clear]
+    assert all(line.endswith("NOT shown here") for line in seeds.lines(Told({}, noisy, [], {"greedy": {}})))
+    assert seeds.lines(Told({}, clear[:1], [], {"greedy": {}})) == []
 
 
 @pytest.mark.parametrize(
