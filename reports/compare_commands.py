@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,6 +25,9 @@ class What(enum.StrEnum):
 
     SCENARIO = "scenario"
     COMPARISON = "comparison"
+    SUITE = "suite"
+    NIGHTLY = "nightly"
+    BASELINE = "baseline"
     CHECK = "check"
 
 
@@ -86,15 +89,28 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def schema(
         what: Annotated[
-            What, typer.Argument(metavar="WHAT", help="scenario; comparison or check: its JSON.")
+            What, typer.Argument(metavar="WHAT", help=f"One of {', '.join(What)}: a file to write, or to read.")
         ] = What.SCENARIO,
         json: options.Json = False,
     ) -> None:
-        """Print the JSON Schema of a scenario file, for editors, or of a report; JSON with and without --json."""
-        from reports.check_schema import check_schema
-        from reports.comparison_schema import comparison_schema
+        """Print the JSON Schema of a scenario or a suite, for editors, or of results; JSON with and without --json."""
         from reports.document import dump
-        from scenarios.schema import json_schema
 
-        schemas = {What.SCENARIO: json_schema, What.COMPARISON: comparison_schema, What.CHECK: check_schema}
-        sys.stdout.write(dump(schemas[what]()))
+        sys.stdout.write(dump(_schema(what)))
+
+
+def _schema(what: What) -> dict[str, Any]:
+    from reports.check_schema import check_schema
+    from reports.comparison_schema import comparison_schema
+    from reports.nightly import schema, suite
+    from scenarios.schema import json_schema
+
+    made = {
+        What.SCENARIO: json_schema,
+        What.COMPARISON: comparison_schema,
+        What.CHECK: check_schema,
+        What.SUITE: suite.json_schema,
+        What.NIGHTLY: schema.nightly_schema,
+        What.BASELINE: schema.baseline_schema,
+    }
+    return made[what]()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -36,7 +35,6 @@ HeldTo = Annotated[
     Path | None, typer.Option("--baseline", metavar="DIR", help="Hold the figures to those of this folder.")
 ]
 Listed = Annotated[bool, typer.Option("--list", help="List the steps of the suite; nothing runs.")]
-Schema = Annotated[bool, typer.Option("--schema", help="Print the schema of a suite; nothing runs.")]
 
 
 def register(app: typer.Typer, devices: Callable[[], DeviceRoom], fuzz: Callable[[], FuzzRoom]) -> None:
@@ -51,17 +49,12 @@ def register(app: typer.Typer, devices: Callable[[], DeviceRoom], fuzz: Callable
         out: Out = None,
         json: Json = False,
         listed: Listed = False,
-        schema: Schema = False,
     ) -> None:
         """Run a suite of comparisons, figures, faults, replays and fuzzing: what broke, and what got worse?"""
-        from reports.document import dump
         from reports.nightly import nights
-        from reports.nightly.suite import json_schema, load_suite
+        from reports.nightly.suite import load_suite
 
         interrupts.raise_again()
-        if schema:
-            sys.stdout.write(dump(json_schema()))
-            raise typer.Exit()
         asked, place = load_suite(suite), _place(on, devices, fuzz, workers)
         if listed:
             nights.show_plan(asked, place, json)

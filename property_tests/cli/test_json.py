@@ -23,7 +23,7 @@ COMMANDS = {
     "schema": ("schema",),
     "schema of a check": ("schema", "check"),
     "check": ("check", str(DOCS / "vllm_events.jsonl")),
-    "schema of a suite": ("nightly", "--schema"),
+    "schema of a suite": ("schema", "suite"),
     "fuzz": ("fuzz", "--build", "unified", "--examples", "4", "--workers", "1"),
     "blind drill": ("drill", "--blind", "target-cursor", "--driver", "swarm", "--workers", "1"),
 }

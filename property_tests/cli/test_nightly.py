@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from jsonschema import Draft202012Validator
 
 from model.builds import BUILDS
 from model.faults import FAULTS
@@ -95,6 +96,10 @@ def test_the_same_code_leaves_the_same_baseline_byte_by_byte(kvtwin: Command, su
         first, second = ((tmp_path / folder / name).read_bytes() for folder in ("first", "second"))
         assert first == second
     held = kvtwin("nightly", "--suite", suite(), "--baseline", "first", "--json").json()
+    schemas = {what: Draft202012Validator(kvtwin("schema", what).json()) for what in ("nightly", "baseline")}
+    assert list(schemas["baseline"].iter_errors(json.loads((tmp_path / "first/baseline.json").read_text()))) == []
+    assert [list(schemas["nightly"].iter_errors(found)) for found in (held, document(tmp_path / "night"))] == [[], []]
+    assert list(schemas["nightly"].iter_errors(held | {"exit_code": 2}))
     assert (held["exit_code"], held["changes"], told(held, "bad")) == (0, [], [])
     assert held["compared"]["exact"] >= 25 and held["compared"]["noisy"] == 6
     assert not any("second" in key for key in json.loads((tmp_path / "first/baseline.json").read_text()))
@@ -114,6 +119,7 @@ def test_a_build_that_reuses_less_is_a_regression_though_no_law_breaks(
     )
     found = answer.json()
     assert answer.code == found["exit_code"] == 1
+    assert Draft202012Validator(kvtwin("schema", "nightly").json()).is_valid(found)
     changed = {change["metric"]: change for change in found["changes"]}
     assert changed["cached_tokens"]["kind"] == changed["prefilled_tokens"]["kind"] == "worse"
     assert "memory" not in changed  # the tokens say more than a digest

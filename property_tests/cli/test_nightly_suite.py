@@ -32,7 +32,7 @@ def _steps(kvtwin: Command, suite: str) -> set[str]:
 
 
 def test_the_schema_accepts_what_the_loader_accepts(kvtwin: Command) -> None:
-    schema = kvtwin("nightly", "--schema").json()
+    schema = kvtwin("schema", "suite").json()
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     for name in SHIPPED:
