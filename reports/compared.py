@@ -149,7 +149,12 @@ class Comparison:
             notes.append(f"{self.paired:,} of {held:,} requests are in every arm; figures count all that an arm has")
         if len(set(self.modes.values())) > 1:
             notes.append("acceptance lengths of different modes stand side by side, and their ratio compares the modes")
-        if len({run.on for run in self.arms}) > 1:
+        timed = [build for build in self.builds if self.runs(build)[0].timed_on_device]
+        if timed and len(timed) < len(self.builds):
+            notes.append(
+                f"latencies and rates of {', '.join(timed)} are of a device's own steps, those of others are not"
+            )
+        elif not timed and len({run.on for run in self.arms}) > 1:
             notes.append("latencies and rates are of the simulated clock in every arm, wherever it ran")
         return notes
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from reports.evidence import Evidence, read_evidence
 from reports.folder import MARK
-from reports.run_folder import read_json
+from reports.run_folder import EVENTS, read_json
 from reports.sources import usage
+from reports.stories import stories as told_of
+from reports.story import read_events
 from scenarios.errors import InputError
 
 
@@ -47,8 +49,10 @@ def _runs_in(folder: Path, label: str) -> list[RunFolder]:
     return [run for name in manifest.get("folders", ()) for run in _runs_in(folder / str(name), label)]
 
 
-def read_runs(folders: Sequence[RunFolder]) -> dict[str, list[Evidence]]:
+def read_runs(folders: Sequence[RunFolder], stories: int) -> dict[str, list[Evidence]]:
     """The runs in ``folders`` by scenario, each under a label of its own arm. Raises :class:`InputError`.
+
+    Of a run that broke laws and kept its events the first ``stories`` violations are told.
 
     An arm is called by its build. Where runs of a build were made in several places it says where, and where one seed
     was run twice the folder says which; runs that differ in their seeds alone are repeats of one arm.
@@ -58,6 +62,8 @@ def read_runs(folders: Sequence[RunFolder]) -> dict[str, list[Evidence]]:
         run = read_evidence(folder.path, label=folder.label)
         if run.verdict == "interrupted":
             raise InputError(str(folder.path), 0, "", "expected a run that came to its end, found one that was cut")
+        if stories and run.violations and (folder.path / EVENTS).exists():
+            run = replace(run, told=told_of(run.violations, read_events(folder.path), stories))
         by_scenario.setdefault(run.scenario, []).append((run, folder.path.name))
     return {scenario: _labelled(runs) for scenario, runs in by_scenario.items()}
 

@@ -24,6 +24,7 @@ from scenarios.user_rules import is_own
 from sim.run import run_scenario
 
 STORIES = 300  # of the violations of a run
+SEEDS = 1 << 63  # those that a scenario may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def run(asked: Asked) -> list[Found]:
 
 def _plans(asked: Asked) -> list[Plan]:
     scenarios, folders = split_names(asked.names)
-    read = read_runs(folders)
+    read = read_runs(folders, stories=0 if asked.out is None else STORIES)
     sources = load_sources(tuple(scenarios), asked.trace) if scenarios or asked.trace or not folders else []
     if not sources:
         for option, given in (("--builds", asked.builds is not None), ("--repeats", asked.repeats > 1)):
@@ -197,7 +198,7 @@ def _made(plan: Plan, asked: Asked) -> tuple[list[Evidence], list[str]]:
 
 def _reseeded(scenario: Scenario, repeat: int) -> Scenario:
     """The scenario with another seed, of which nothing is expected but the laws: its figures are of its own seed."""
-    return scenario.replace(seed=scenario.seed + repeat, expect=Expect(violations=None))
+    return scenario.replace(seed=(scenario.seed + repeat) % SEEDS, expect=Expect(violations=None))
 
 
 def _historical(names: Collection[str]) -> Mapping[str, Collection[str]]:

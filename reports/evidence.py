@@ -75,6 +75,11 @@ class Evidence:
         return self.label or self.build
 
     @property
+    def timed_on_device(self) -> bool:
+        """Whether steps took what a device needed for them: a replay in the device's own order."""
+        return self.device.get("order", {}).get("mode") == "free"
+
+    @property
     def codes(self) -> list[str]:
         """Codes of the laws that broke, each once, sorted."""
         return sorted({str(violation["code"]) for violation in self.violations})

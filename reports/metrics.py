@@ -304,6 +304,10 @@ def _events() -> Iterator[Metric]:
         yield Metric(
             name, name, "", DOWN, "events", COUNT, exact=True, of_run=lambda run, name=name: run.totals[name]
         )  # fmt: skip
+    yield Metric(
+        "finished", "requests that finished", "requests", UP, "events", COUNT, exact=True, short=False,
+        of_run=lambda run: run.totals["finished"],
+    )  # fmt: skip
     yield Metric("violations", "violations", "", DOWN, "events", COUNT, exact=True, of_run=_violations)
 
 

@@ -50,7 +50,7 @@ def tell(folder: Path, wanted: str) -> Story:
     number = _number(folder, violations, wanted)
     violation = violations[number - 1]
     selection = Selection(violation)
-    events = selection.of(_read_events(folder))
+    events = selection.of(read_events(folder))
     return Story(
         run=f"{result['scenario']} on {result['build']}",
         number=number,
@@ -333,7 +333,8 @@ def _number(folder: Path, violations: list[dict[str, Any]], wanted: str) -> int:
     )
 
 
-def _read_events(folder: Path) -> Iterator[Event]:
+def read_events(folder: Path) -> Iterator[Event]:
+    """The event log in the folder of a run."""
     path = folder / EVENTS
     try:
         with path.open(encoding="utf-8") as file:

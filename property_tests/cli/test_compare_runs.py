@@ -280,6 +280,14 @@ def test_what_cannot_be_compared_is_said_in_one_line(
         assert problem in answer.err and answer.err.count("\n") == 1
 
 
+def test_a_page_of_folders_tells_the_stories_of_their_violations(kvtwin: Command, tmp_path: Path) -> None:
+    assert kvtwin("run", "--build", "fault:target-cursor", "--out", "broken").code == 1
+    assert kvtwin("compare", "broken", "--out", "out").code in (0, 1)
+    page = (tmp_path / "out/report.html").read_text()
+    told = kvtwin("explain", "broken", "1").out.splitlines()
+    assert any(line.strip() and line.strip() in page for line in told[1:])
+
+
 def test_a_run_without_its_speculation_records_has_the_same_acceptance(
     kvtwin: Command, folders: Callable[..., Path], tmp_path: Path
 ) -> None:

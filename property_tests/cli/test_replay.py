@@ -23,6 +23,23 @@ def test_equal_memories_are_said_and_written(kvtwin: Command, tmp_path: Path) ->
     assert '"verdict": "equal"' in (folder / "replay.json").read_text()
 
 
+def test_a_replay_stands_beside_the_run_of_the_sim(kvtwin: Command) -> None:
+    """Both have the same requests, decisions and memory; what the device took is told beside."""
+    kvtwin("run", "smoke/hello", "--out", "sim")
+    kvtwin("replay", "smoke/hello", "--device", "cpu", "--out", "device")
+    (found,) = kvtwin("compare", "sim", "device", "--json").json()["comparisons"]
+    assert [(build["name"], build["on"]) for build in found["builds"]] == [
+        ("unified on sim", "sim"),
+        ("unified on cpu", "cpu"),
+    ]
+    assert found["builds"][0]["digests"] == found["builds"][1]["digests"]
+    assert found["paired_requests"] == found["requests"]
+    rows = {row["metric"]: row for row in found["rows"] if row["build"] == "unified on cpu"}
+    assert all(row["change"] == 0 for row in rows.values() if row["exact"])
+    assert rows["device_step_ms"]["value"] > 0 and rows["device_step_ms"]["before"] is None
+    assert any("simulated clock" in note for note in found["notes"])
+
+
 def test_a_fault_exits_with_1_and_names_the_place(kvtwin: Command) -> None:
     answer = kvtwin("replay", "--build", "fault:store-at-zero", "--device", "cpu", "--check", "full")
     assert answer.code == 1
