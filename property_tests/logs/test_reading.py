@@ -30,13 +30,25 @@ def event(number: int, data: dict[str, Any], **more: Any) -> dict[str, Any]:
     [
         lines(LOG),
         "\n" + lines(LOG),
+        "\ufeff" + lines(LOG),
+        "\ufeff" + json.dumps(LOG),
         json.dumps(LOG),
         json.dumps(LOG, indent=2),
         json.dumps(LOG[:3]) + "\n" + "[]\n" + json.dumps(LOG[3:]) + "\n",
         "[\n" + ",\n".join(json.dumps(one) for one in LOG) + "\n]",
         lines([LOG[0], {}, None, LOG[1:4], LOG[4:]]),
     ],
-    ids=["lines", "blank first", "one array", "indented", "an array a poll", "an event a line", "empty polls"],
+    ids=[
+        "lines",
+        "blank first",
+        "marked",
+        "an array marked",
+        "one array",
+        "indented",
+        "an array a poll",
+        "an event a line",
+        "empty polls",
+    ],
 )
 def test_an_array_or_lines_are_the_same_log(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "_CHUNK", 7)  # so that arrays are read in many pieces

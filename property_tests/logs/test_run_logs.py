@@ -100,3 +100,32 @@ def test_a_log_that_stops_while_rows_are_in_flight_waits_for_nobody() -> None:
     log = events("regressions/preempted_at_its_last_token")
     counts: dict[str, Any] = {law.name: (law.evaluations, law.undecided) for law in judged(log).laws}
     assert counts["all-end"] == (0, 1)
+
+
+SUBMIT = {"iteration": 0, "event": "submit", "order": 0, "prompt": 6, "max_new_tokens": 1}
+CLAIM = {"iteration": 0, "event": "claim", "tokens": 0, "fresh": 0, "branch": -1}
+CHUNK = {"iteration": 0, "event": "chunk", "start": 0, "end": 2, "last": 0}
+DONE = {"iteration": 0, "event": "mem_chunk", "start": 0, "end": 2, "base": 0, "tags": []}
+
+
+def test_a_row_whose_request_is_set_back_before_it_runs_is_not_done_and_that_may_be_told_later() -> None:
+    log = [
+        *({**SUBMIT, "request": request} for request in (0, 1)),
+        *({**CLAIM, "request": request, "owner": request + 1} for request in (0, 1)),
+        {"iteration": 0, "event": "iteration", "chunks": 2, "steps": 0},
+        *({**CHUNK, "request": request, "slot": request} for request in (0, 1)),
+        {**DONE, "owner": 2},
+        {"iteration": 1, "event": "iteration", "chunks": 1, "steps": 0},
+        {**CHUNK, "iteration": 1, "request": 1, "slot": 1, "start": 2, "end": 6, "last": 1},
+        {**DONE, "iteration": 1, "owner": 2, "start": 2, "end": 6},
+    ]
+    assert "memory-follows" in broken(judged(log))
+    assert "memory-follows" not in broken(
+        judged([*log, {"iteration": 2, "event": "preempt", "request": 0, "context": 6}])
+    )
+
+
+def test_a_copy_may_end_before_the_pass_that_would_have_told_of_its_begin() -> None:
+    pass_over = {"iteration": 0, "event": "iteration", "chunks": 0, "steps": 0}
+    assert "copies" not in broken(judged([pass_over, {"iteration": 1, "event": "land", "copy": 0}]))
+    assert "copies" in broken(judged([{"iteration": 0, "event": "land", "copy": 0}, pass_over]))

@@ -7,6 +7,7 @@ lines: a batch of vLLM's that was encoded as an array begins with its time.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import json
@@ -58,8 +59,8 @@ def _values(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, Any]]:
         stream.seek(0)
         if not head.strip():
             raise InputError(str(path), 0, "", "expected at least one event, found none")
-    if _ELEMENTS.match(head.decode("utf-8", errors="replace")):
-        text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+    if _ELEMENTS.match(head.decode("utf-8-sig", errors="replace")):
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         try:
             yield from _elements(path, text)
         finally:
@@ -69,9 +70,10 @@ def _values(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, Any]]:
         if text.isspace():
             continue
         try:
-            value = pydantic_core.from_json(text, allow_inf_nan=False)
+            value = pydantic_core.from_json(text.removeprefix(codecs.BOM_UTF8), allow_inf_nan=False)
         except ValueError as error:
-            raise InputError(str(path), line, "", f"expected one JSON value on a line, found: {error}") from error
+            found = str(error).replace(" at line 1 column ", " at column ")
+            raise InputError(str(path), line, "", f"expected one JSON value on a line, found: {found}") from error
         yield line, value
 
 

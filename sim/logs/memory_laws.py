@@ -10,6 +10,7 @@ from sim.logs.run_book import Event, Worker
 from sim.logs.run_laws import RunLaw
 
 _Act = tuple[int, tuple[Any, ...]]  # its pass, and what is done
+_Chunk = tuple[int, int, int]  # owner, start, end
 
 
 class MemoryFollows(RunLaw):
@@ -24,6 +25,7 @@ class MemoryFollows(RunLaw):
         # (worker, kind) -> what was decided and not done yet, or done before the pass that tells of the decision
         self._due: dict[tuple[str, str], deque[_Act]] = {}
         self._early: dict[tuple[str, str], deque[_Act]] = {}
+        self._chunks: dict[str, dict[_Chunk, int]] = {}  # decided and not done yet -> its pass
         self._last: dict[str, int] = {}  # worker -> the latest pass of its memory
 
     def _decided(self, worker: Worker, kind: str, event: Event, what: tuple[Any, ...]) -> None:
@@ -39,11 +41,8 @@ class MemoryFollows(RunLaw):
     def _done(self, worker: Worker, kind: str, event: Event, what: tuple[Any, ...]) -> None:
         self._last[worker.name] = event["iteration"]
         due = self._due.get((worker.name, kind))
-        while due:
-            _, decided = due.popleft()
-            if decided != what and _void(worker, kind, decided):
-                continue
-            self._same(worker, kind, event, decided, what)
+        if due:
+            self._same(worker, kind, event, due.popleft()[1], what)
             return
         early = self._early.get((worker.name, kind))
         if early is None:
@@ -65,10 +64,15 @@ class MemoryFollows(RunLaw):
                 self.report(worker.name, None, message, "a decision", f"{len(stray)} without, first {stray[0]}")
         last = self._last.get(worker.name, -1)
         for (name, kind), due in self._due.items():
-            left = [what for iteration, what in due if iteration < last and not _void(worker, kind, what)]
+            left = [what for iteration, what in due if iteration < last]
             if name == worker.name and left:
                 message = f"the memory never does a {kind} that was decided"
                 self.report(worker.name, None, message, left[0], f"{len(left)} left out")
+        for (owner, start, end), iteration in self._chunks.get(worker.name, {}).items():
+            epoch = worker.owners.get(owner)
+            if iteration < last and not (epoch is not None and epoch.void):
+                message = "the memory never does a chunk that was decided"
+                self.report(worker.name, f"owner {owner}", message, f"[{start}, {end})", "left out")
 
     def on_mem_step(self, worker: Worker, event: Event) -> None:
         self._last[worker.name] = event["iteration"]
@@ -99,18 +103,16 @@ class MemoryFollows(RunLaw):
         self._done(worker, "binding", event, tuple(event[name] for name in _BOUND))
 
     def on_chunk(self, worker: Worker, event: Event) -> None:
-        asked = worker.asked(event)
-        owner = -1 if asked is None else asked.owner
-        self._decided(worker, "chunk", event, (owner, event["start"], event["end"]))
+        """A row of a request that is set back or cancelled before it runs does nothing."""
+        chunk = worker.current.get(event["request"], -1), event["start"], event["end"]
+        self._chunks.setdefault(worker.name, {})[chunk] = event["iteration"]
 
     def on_mem_chunk(self, worker: Worker, event: Event) -> None:
-        self._done(worker, "chunk", event, (event["owner"], event["start"], event["end"]))
-
-
-def _void(worker: Worker, kind: str, what: tuple[Any, ...]) -> bool:
-    """A chunk of an owner that was set back or cancelled: its row is void."""
-    epoch = worker.owners.get(what[0]) if kind == "chunk" else None
-    return epoch is not None and epoch.void
+        self._last[worker.name] = event["iteration"]
+        self.evaluations += 1
+        chunk = event["owner"], event["start"], event["end"]
+        if self._chunks.get(worker.name, {}).pop(chunk, None) is None:
+            self.wrong(worker, event, "the memory does a chunk", "one that was decided", f"[{chunk[1]}, {chunk[2]})")
 
 
 _BOUND = ("slot", "owner", "length", "base", "draft_length")

@@ -54,7 +54,7 @@ class Worker:
         self.slots: dict[int, int] = {}  # row slot -> owner
         self.tenants: dict[tuple[str, int], int] = {}  # (pool, slot) -> owner of its last grant
         self.begun: set[int] = set()  # copies between the tiers
-        self.over: set[int] = set()
+        self.over: dict[int, int] = {}  # and the pass that comes next
         self.iteration: int | None = None
         self.page: dict[str, int] = {}  # tokens of the largest publication of each pool: a page, or less
         self.chunks = self.chunk_tokens = self.steps = self.iterations = self.outputs = 0
@@ -117,11 +117,11 @@ class Worker:
         self.begun.add(event["copy"])
 
     def on_land(self, event: Event) -> None:
-        self.over.add(event["copy"])
+        self.over[event["copy"]] = event["iteration"]
         self.landed += 1
 
     def on_lose(self, event: Event) -> None:
-        self.over.add(event["copy"])
+        self.over[event["copy"]] = event["iteration"]
         self.lost += 1
 
     def on_publish(self, event: Event) -> None:

@@ -251,7 +251,11 @@ class CopiesEnd(RunLaw):
             self.wrong(worker, event, f"copy {event['copy']} ends", "once", "twice")
 
     def ended(self, worker: Worker) -> None:
-        for number in sorted(worker.over - worker.begun):  # it may end before the pass that tells of its begin
+        """A copy may end before the pass that tells of its begin, which the log may not have any more."""
+        last = -1 if worker.iteration is None else worker.iteration
+        for number in sorted(number for number, after in worker.over.items() if after <= last):
+            if number in worker.begun:
+                continue
             message = f"copy {number} ended and never began"
             self.report(worker.name, f"copy {number}", message, "begun", "not")
 
