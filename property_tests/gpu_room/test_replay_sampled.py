@@ -35,12 +35,11 @@ from scenarios import catalog
 from scenarios.errors import InputError
 from sim.rulespec import find
 
-RULED = ["token", "block", "match"]
 FEW = FEW_WORDS.replace("copies: 3", "copies: 2").replace("output: 16", "output: 8")
 GRAPHED = {  # in graphs: a scenario, its rule
-    "padded": (PADDED.replace("output: 24", "output: 10"), "block"),
-    "pair": (PAIR.replace("copies: 3", "copies: 2"), "token"),
-    "attention-DP": (RANKS.replace("output: 24", "output: 10"), "match"),
+    "padded": (PADDED.replace("output: 24", "output: 8"), "block"),
+    "pair": (PAIR.replace("copies: 3", "copies: 1"), "token"),
+    "attention-DP": (RANKS.replace("output: 24", "output: 8"), "match"),
 }
 PLAIN = RULES  # the batched rules, which the judge's own are held to
 
@@ -52,7 +51,7 @@ def outputs(replayed: Replayed) -> list[tuple[int, ...]]:
     return [spec.output[: spec.max_new_tokens] for spec in specs]
 
 
-@pytest.mark.parametrize("sampling", RULED)
+@pytest.mark.parametrize("sampling", ["token", "block"])
 def test_a_sound_build_commits_what_the_rule_gives_from_cold_logits(device: torch.device, sampling: str) -> None:
     replayed = natural(scenario_of(FEW), device, sampling=sampling, temperature=1.5, exact=True)
     assert replayed.findings == () and replayed.exit_code == 0
