@@ -10,7 +10,12 @@ from typing import Any
 from model.events import FIELDS, EventLog, Kind
 
 Event = dict[str, Any]
-_AFTER_MARK = (Kind.CHUNK, Kind.STEP)  # rows of an iteration follow its record; all else leads up to it
+_AFTER_MARK = (
+    Kind.CHUNK,
+    Kind.STEP,
+    Kind.DUMMY,
+    Kind.PADDING,
+)  # rows of an iteration follow its record; all else leads up to it
 _MASK = (1 << 64) - 1
 
 

@@ -23,6 +23,12 @@ Event = dict[str, Any]
 _DEVICE, _FIRST_REQUEST = 1, 2  # threads of a process
 _SPANS = ("queued", "chunk", "generation", "suspended", "transfer", "preempted")
 _STEP_NS = 1_000_000  # length of an iteration of a run without a clock
+_STEPS = {
+    (True, True): "prefill and verify",
+    (True, False): "prefill",
+    (False, True): "verify",
+    (False, False): "dummies alone",
+}
 _PHASES = ("e", "X", "s", "f", "b", "i", "C")  # at one time: what ends comes first, and a flow lies in its slice
 
 
@@ -66,7 +72,7 @@ def _steps(course: Course, scale: int) -> Iterator[Event]:
     for worker, iteration, start, duration, chunks, steps, tokens in _rows(course.iterations, columns):
         yield {
             "ph": "X",
-            "name": "prefill and verify" if chunks and steps else "prefill" if chunks else "verify",
+            "name": _STEPS[bool(chunks), bool(steps)],
             "cat": "step",
             "pid": worker + 1,
             "tid": _DEVICE,

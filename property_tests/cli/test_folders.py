@@ -45,6 +45,17 @@ def test_the_event_log_has_decisions_and_memory_in_the_order_of_iterations(kvtwi
     }
 
 
+def test_a_dummy_is_told_with_the_iteration_that_it_runs_in(kvtwin: Command, tmp_path: Path) -> None:
+    kvtwin("run", "o31", "--out", "run")
+    events = [json.loads(line) for line in (tmp_path / "run/events.jsonl").read_text().splitlines()]
+    planned, ran = (
+        {(event["worker"], event["iteration"], event["owner"]) for event in events if event["event"] == kind}
+        for kind in ("dummy", "mem_dummy")
+    )
+    assert planned == ran
+    assert len(planned) > 3
+
+
 def test_the_event_log_can_be_left_out(kvtwin: Command, tmp_path: Path) -> None:
     kvtwin("run", "hello", "--out", "run", "--no-events")
     assert names(tmp_path / "run") == RUN_FILES - OF_EVENTS
