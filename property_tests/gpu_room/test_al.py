@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -169,6 +170,19 @@ def test_requests_that_the_weights_have_no_positions_for_are_refused() -> None:
     ask = replace(asked(), tokens=5000)
     with pytest.raises(InputError, match="expected at most 4096 positions, which the weights have, found"):
         Served(ask, Results()).cold("repeat")
+
+
+def test_texts_are_the_prompts_of_a_training_or_cut_from_what_it_held_out(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.mkdir()
+    (tokens / "prompts.json").write_text('[{"ids": [1, 2, 3, 4]}, {"ids": [5, 6, 7]}]')
+    assert [text.ids for text in prompts.held_out(tmp_path, 1, 4)] == [(1, 2, 3, 4)]
+    assert [text.ids for text in prompts.held_out(tmp_path, 2, 3)] == [(1, 2, 3), (5, 6, 7)]
+    with pytest.raises(InputError, match="expected 2 pieces of 4 tokens of held-out text, found fewer"):
+        prompts.held_out(tmp_path, 2, 4)
+    np.save(tokens / "held.npy", np.arange(100, dtype=np.uint16))
+    cut = prompts.held_out(tmp_path, 3, 4)
+    assert [text.ids[0] for text in cut] == [0, 32, 64] and len({text.name for text in cut}) == 3
 
 
 def test_texts_are_named_by_their_ids() -> None:
