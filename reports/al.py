@@ -85,8 +85,9 @@ def calibrated(told: Told) -> list[str]:
         ("faults", "faults, which were not fitted"),
     ):
         if f"{name}_rms" in error:
-            off = f"off by {error[f'{name}_rms']:.1%} (root mean square), {error[f'{name}_largest']:.1%} at most"
-            lines.append(f"predicted by the fitted model, AL of {label}: {off}")
+            off = f"{error[f'{name}_rms']:.1%} (root mean square), {error[f'{name}_largest']:.1%} at most"
+            change = f"its change against cold by {100 * error[f'{name}_change_rms']:.1f} points"
+            lines.append(f"predicted by the fitted model for {label}: AL is off by {off}, {change}")
     return lines
 
 

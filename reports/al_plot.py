@@ -29,10 +29,11 @@ def draw(path: Path, calibration: dict[str, Any]) -> None:
     ends = [row[name] for row in rows for name in ("measured", "predicted")] or [1.0, 2.0]
     span = [min(ends) - 0.05, max(ends) + 0.05]
     left.plot(span, span, color="#888888", linewidth=1)
-    for row in sorted(rows, key=lambda one: -abs(one["error"]))[:3]:  # the worst by name
+    worst = {row["build"]: row for row in sorted(rows, key=lambda one: abs(one["error"]))}
+    for place, row in enumerate(list(worst.values())[:-4:-1]):  # by name
         left.annotate(
             f"{row['build'].removeprefix('fault:')}, {row['condition']}", (row["measured"], row["predicted"]),
-            xytext=(5, -9), textcoords="offset points", fontsize=7,
+            xytext=(8, -14 - 10 * place), textcoords="offset points", fontsize=7,
         )  # fmt: skip
     left.set_xlabel("AL measured, hits that were not fitted")
     left.set_ylabel("AL predicted by the sim")

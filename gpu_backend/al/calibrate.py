@@ -22,7 +22,7 @@ from gpu_backend.al.arms import Arm
 from gpu_backend.al.conditions import HIT
 from gpu_backend.al.measure import Run
 from gpu_backend.al.order import CORRECT, FAULT
-from model.builds import Build
+from model.builds import BUILDS, DEFAULT_BUILD, Build
 from model.cluster import Cluster
 from model.ops import At, Op, Settle, World
 from model.topology import Topology
@@ -41,7 +41,11 @@ Shares = dict[int, list[float]]  # by request: the share of the window of each v
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Acceptance lengths of one arm over the hits that were not fitted; ``share``: mean of the first step's window."""
+    """Acceptance lengths of one arm over the hits that were not fitted; ``share``: mean of the first step's window.
+
+    ``cold`` are those of its cold run, measured and predicted: texts differ in how well they are drafted, and what a
+    build makes of them is the change.
+    """
 
     condition: str
     build: str
@@ -49,13 +53,20 @@ class Prediction:
     measured: float
     predicted: float
     share: float
+    cold: tuple[float, float]
+
+    @property
+    def changes(self) -> tuple[float, float]:
+        """Change against cold, measured and predicted."""
+        return self.measured / self.cold[0] - 1, self.predicted / self.cold[1] - 1
 
     def row(self) -> dict[str, Any]:
         """As plain values, ``error`` relative."""
         return {
             "condition": self.condition, "build": self.build, "kind": self.kind, "measured": round(self.measured, 4),
             "predicted": round(self.predicted, 4), "error": round(self.predicted / self.measured - 1, 4),
-            "first_share": round(self.share, 4),
+            "first_share": round(self.share, 4), "measured_change": round(self.changes[0], 4),
+            "predicted_change": round(self.changes[1], 4),
         }  # fmt: skip
 
 
@@ -108,14 +119,18 @@ def observed(run: Run, shares: Shares, hits: Sequence[int]) -> Observed:
 
 
 def calibrate(
-    arms: Sequence[Arm], scenarios: dict[str, Scenario], drafts: int, window: int, provenance: dict[str, Any]
+    arms: Sequence[Arm],
+    scenarios: dict[str, tuple[Scenario, Scenario]],
+    drafts: int,
+    window: int,
+    provenance: dict[str, Any],
 ) -> tuple[Fitted, list[Prediction]]:
     """Fit from the even hits of ``arms`` and of their cold runs, predict the odd ones.
 
-    ``scenarios`` by condition. Raises ValueError where no step saw its whole window.
+    ``scenarios`` by condition, on a hit and cold. Raises ValueError where no step saw its whole window.
     """
     ran = [(arm, arm.run, find(arm.build)) for arm in arms if arm.run is not None]
-    seen = [(arm, run, build, shares_of(run, scenarios[arm.condition], build)) for arm, run, build in ran]
+    seen = [(arm, run, build, shares_of(run, scenarios[arm.condition][0], build)) for arm, run, build in ran]
     cold = {id(arm.cold): arm.cold for arm, *_ in seen}
     parts = [
         observed(run, shares, range(0, run.measured.requests, 2)) for arm, run, _, shares in seen if arm.kind != FAULT
@@ -124,20 +139,24 @@ def calibrate(
     if not parts:
         raise ValueError("no run came to its end")
     steps = parts[0].joined(parts[1:])
-    told = {**provenance, "fitted_steps": len(steps), "fitted_hits": "even", "judged_hits": "odd"}
-    model = fit(steps, drafts, window, told)
+    about = {**provenance, "fitted_steps": len(steps), "fitted_hits": "even", "judged_hits": "odd"}
+    model = fit(steps, drafts, window, about)
     found = []
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / FILE).write_text(model.to_json(), encoding="utf-8")
+        whole = {name: predict(cold, BUILDS[DEFAULT_BUILD], Path(folder)) for name, (_, cold) in scenarios.items()}
         for arm, run, build, shares in seen:
-            predicted = predict(scenarios[arm.condition], build, Path(folder))
-            own = run.measured.only(range(1, run.measured.requests, 2))
-            length = acceptance_length(own.steps)
-            if length is None or predicted is None:
+            predicted = predict(scenarios[arm.condition][0], build, Path(folder))
+            odd = range(1, run.measured.requests, 2)
+            own = run.measured.only(odd)
+            lengths = acceptance_length(own.steps), acceptance_length(arm.cold.measured.only(odd).steps)
+            cold = whole[arm.condition]
+            if lengths[0] is None or lengths[1] is None or predicted is None or cold is None:
                 continue
             firsts = [shares[number][0] for number in own.ids if shares.get(number)]
             share = float(np.mean(firsts)) if firsts else float("nan")
-            found.append(Prediction(arm.condition, arm.build, arm.kind, length, predicted, share))
+            told = (arm.condition, arm.build, arm.kind, lengths[0], predicted, share)
+            found.append(Prediction(*told, (lengths[1], cold)))
     return model, found
 
 
@@ -163,7 +182,10 @@ def predict(scenario: Scenario, build: Build, folder: Path) -> float | None:
 
 
 def error_of(found: Sequence[Prediction]) -> dict[str, float]:
-    """Relative errors over correct builds, all builds, and faults: root mean square, and the largest."""
+    """Relative errors over correct builds, all builds, and faults: root mean square, and the largest.
+
+    ``change`` are those of the changes against cold.
+    """
     told = {}
     for name, own in (
         ("correct", [one for one in found if one.kind == CORRECT]),
@@ -171,7 +193,9 @@ def error_of(found: Sequence[Prediction]) -> dict[str, float]:
         ("faults", [one for one in found if one.kind == FAULT]),
     ):
         errors = np.array([one.predicted / one.measured - 1 for one in own])
+        changes = np.array([one.changes[1] - one.changes[0] for one in own])
         if len(errors):
+            told[f"{name}_change_rms"] = round(float(np.sqrt((changes**2).mean())), 4)
             told[f"{name}_rms"] = round(float(np.sqrt((errors**2).mean())), 4)
             told[f"{name}_largest"] = round(float(np.abs(errors).max()), 4)
     return told

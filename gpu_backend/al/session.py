@@ -50,7 +50,10 @@ def measure(order: Order, progress: Progress | None = None) -> Told:
 def calibration(ask: Ask, results: Results) -> dict[str, Any]:
     """The sim's acceptance model from what was measured: the text of its file, predictions, their error."""
     pair = ask.pair
-    scenarios = {name: conditions.warm(pair, condition) for name, condition in results.conditions.items()}
+    scenarios = {
+        name: (conditions.warm(pair, condition), conditions.cold(pair, condition))
+        for name, condition in results.conditions.items()
+    }
     about = provenance(ask) | {"rule": str(ask.sampling.rule), "conditions": list(results.conditions)}
     about |= {"weights": about.pop("name"), "builds": list(dict.fromkeys(arm.build for arm in results.arms))}
     try:

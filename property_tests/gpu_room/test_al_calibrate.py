@@ -52,10 +52,10 @@ def test_the_truth_behind_measured_counts_is_found_and_predicts_every_build(tmp_
         (REPEAT, conditions.whole_prompts(pair, texts, TOKENS)),
         (BRANCH, conditions.shared_prefix(pair, texts, TOKENS, BRANCH)),
     ):
-        scenarios[name] = conditions.warm(pair, condition)
-        cold = as_measured(conditions.cold(pair, condition), BUILDS["unified"], tmp_path, 90 + len(arms))
+        scenarios[name] = conditions.warm(pair, condition), conditions.cold(pair, condition)
+        cold = as_measured(scenarios[name][1], BUILDS["unified"], tmp_path, 90 + len(arms))
         for build in ("unified", "mirror-21281"):
-            found = as_measured(scenarios[name], BUILDS[build], tmp_path, 100 + len(arms))
+            found = as_measured(scenarios[name][0], BUILDS[build], tmp_path, 100 + len(arms))
             arms.append(arm(name, BUILDS[build], "correct", cold, found, exact=True))
     model, predictions = calibrate(arms, scenarios, 3, 16, {"weights": "the truth"})
     for share in (0.0, 0.25, 0.5, 1.0):
@@ -64,6 +64,8 @@ def test_the_truth_behind_measured_counts_is_found_and_predicts_every_build(tmp_
     assert len(predictions) == 4 and error_of(predictions)["correct_rms"] < 0.1
     lost = {one.build: one for one in predictions if one.condition == REPEAT}
     assert lost["mirror-21281"].measured < 0.95 * lost["unified"].measured and lost["mirror-21281"].share < 0.5
+    measured, predicted = lost["mirror-21281"].changes
+    assert measured < -0.05 and predicted == pytest.approx(measured, abs=0.1)
     assert lost["unified"].share == 1 and model.provenance["judged_hits"] == "odd"
 
 
