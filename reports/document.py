@@ -89,8 +89,8 @@ def request_rows(result: RunResult) -> list[dict[str, Any]]:
                 "tpot_ms": _milliseconds(timing.itl_ns),
                 "e2e_ms": _milliseconds(timing.e2e_ns),
                 "acceptance_length": sum(timing.accepted) / len(timing.accepted) if timing.accepted else None,
-                "coverage_first": timing.coverage_first if timing.accepted and looked else None,
-                "coverage_mean": timing.coverage_sum / len(timing.accepted) if timing.accepted and looked else None,
+                "coverage_first": timing.coverage_first if timing.covered and looked else None,
+                "coverage_mean": timing.coverage_sum / len(timing.accepted) if timing.covered and looked else None,
                 "shared_tokens": timing.shared,
             }
         rows.append(row)

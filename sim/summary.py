@@ -132,9 +132,10 @@ def speculation(timings: Sequence[RequestTiming], drafts: int) -> dict[str, Any]
 
 def window_coverage(timings: Sequence[RequestTiming], hits: set[int]) -> dict[str, float | None]:
     """Mean valid share of the drafter's window: at the first verify step of the requests in ``hits``, and overall."""
-    first = [timing.coverage_first for timing in timings if timing.request_id in hits and timing.accepted]
-    steps = sum(len(timing.accepted) for timing in timings)
-    total = sum(timing.coverage_sum for timing in timings)
+    known = [timing for timing in timings if timing.covered]
+    first = [timing.coverage_first for timing in known if timing.request_id in hits and timing.accepted]
+    steps = sum(len(timing.accepted) for timing in known)
+    total = sum(timing.coverage_sum for timing in known)
     return {
         "first_step_after_hit": sum(first) / len(first) if first else None,
         "all_steps": total / steps if steps else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from simpy import Event
@@ -95,6 +95,15 @@ class RequestTiming:
     coverage_first: float
     coverage_sum: float
     shared: int = 0
+
+    def uncovered(self) -> RequestTiming:
+        """This record where nobody looked at the drafter's window: no coverage is known (both fields are -1)."""
+        return replace(self, coverage_first=-1.0, coverage_sum=-1.0)
+
+    @property
+    def covered(self) -> bool:
+        """Whether the coverage of the drafter's window is known of some verify step."""
+        return self.coverage_first >= 0.0
 
     @property
     def tokens(self) -> int:

@@ -68,11 +68,15 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A first run: its ops with the ids of every output, the modules that ran it, and what a reader must know."""
+    """A first run: its ops with the ids of every output, the modules that ran it, and what a reader must know.
+
+    ``served`` is how it went by the clock.
+    """
 
     trace: Trace
     models: Models
     notes: list[str]
+    served: RunResult
 
     def ended(self, again: RunResult) -> Trace:
         """The trace as the second run leaves it, which computed the memory digest."""
@@ -131,7 +135,7 @@ def record(
         outputs |= {place: ids for place, ids in one.outputs().items() if len(ids) > len(outputs.get(place, ()))}
     ops = tuple(_told(op, outputs) for op in first.ops)
     trace = Trace(scenario.name, build.name, scenario.seed, "off", config, ops, first.decision_digest, "", workers)
-    return Recorded(trace, models, notes)
+    return Recorded(trace, models, notes, first)
 
 
 def _told(op: At | Op, outputs: Outputs) -> At | Op:

@@ -40,6 +40,21 @@ def test_a_replay_stands_beside_the_run_of_the_sim(kvtwin: Command) -> None:
     assert any("simulated clock" in note for note in found["notes"])
 
 
+def test_natural_acceptance_is_named_measured_and_timed_by_the_device_in_its_own_order(kvtwin: Command) -> None:
+    kvtwin("run", "smoke/hello", "--out", "sim")
+    kvtwin("replay", "smoke/hello", "--device", "cpu", "--acceptance", "natural", "--mode", "free", "--out", "device")
+    (found,) = kvtwin("compare", "sim", "device", "--json").json()["comparisons"]
+    modes = {build["on"]: build["acceptance"]["mode"] for build in found["builds"]}
+    assert modes == {"sim": "forced", "cpu": "measured"}
+    assert found["paired_requests"] == found["requests"] == 3
+    rows = {row["metric"]: row for row in found["rows"] if row["build"] == "unified on cpu"}
+    assert 1 <= rows["al_step_weighted"]["value"] <= 4
+    assert rows["ttft_p50_ms"]["value"] > 0 and rows["ttft_p50_ms"]["value"] != rows["ttft_p50_ms"]["before"]
+    assert rows["coverage_all"]["value"] is None  # nobody looked while it was served
+    assert "on unified on sim" in found["warning"]
+    assert any("of a device's own steps" in note for note in found["notes"])
+
+
 def test_a_fault_exits_with_1_and_names_the_place(kvtwin: Command) -> None:
     answer = kvtwin("replay", "--build", "fault:store-at-zero", "--device", "cpu", "--check", "full")
     assert answer.code == 1
