@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu_backend.train.corpus import held_texts
+from gpu_backend.train.encoding import END_OF_TEXT, SPECIAL, open_tokenizer
 from gpu_backend.train.files import TOKENS
-from gpu_backend.train.recipe import END_OF_TEXT, SPECIAL
-from gpu_backend.train.tokens import HELD_IDS, PROMPTS, TOKENIZER, load_ids, open_tokenizer
+from gpu_backend.train.tokens import HELD_IDS, PROMPTS, TOKENIZER, load_ids
 from model.config import RequestSpec
 from model.tokens import Segment, mix64
 from scenarios.errors import InputError

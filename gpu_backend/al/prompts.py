@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from gpu_backend.train.corpus import STDLIB, gather, installed
+from gpu_backend.train.encoding import Encoder, open_tokenizer
 from gpu_backend.train.files import TOKENS, read_json
-from gpu_backend.train.tokens import HELD_IDS, PROMPTS, TOKENIZER, Encoder, cut_prompts, load_ids, open_tokenizer
+from gpu_backend.train.tokens import HELD_IDS, PROMPTS, TOKENIZER, cut_prompts, load_ids
 from model.tokens import named_seed, stream_tokens
 from scenarios.errors import InputError
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from gpu_backend.modules.config import DrafterConfig, TargetConfig
-
-SPECIAL = ("<|endoftext|>", "<|mask|>", "<|pad|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{i}|>" for i in range(11)))
-END_OF_TEXT, MASK = 0, 1
+from gpu_backend.train.encoding import MASK
 
 
 @dataclass(frozen=True, slots=True)

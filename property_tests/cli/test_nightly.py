@@ -7,6 +7,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -340,3 +342,17 @@ def test_a_user_file_in_the_folder_is_refused_before_anything_runs(
     for command in (["nightly", "--out", "night"], ["baseline", "night"]):
         answer = kvtwin(*command, "--suite", suite())
         assert (answer.code, answer.out) == (2, "") and "mine.txt" in answer.err
+
+
+def test_figures_of_kvtwin_that_was_never_installed_name_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU's own Python runs a checkout as it stands."""
+
+    def nothing_installed(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    baseline = import_module("reports.nightly.baseline")
+    installed = baseline.code_digest()
+    monkeypatch.setattr(baseline, "version", nothing_installed)
+    found = baseline.code_digest.__wrapped__()
+    assert found.startswith("kvtwin of no installation ")
+    assert found.split()[-1] == installed.split()[-1]

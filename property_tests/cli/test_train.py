@@ -12,8 +12,8 @@ import torch
 
 from gpu_backend.modules.loader import load_pair
 from gpu_backend.train.corpus import is_held
+from gpu_backend.train.encoding import Encoder
 from gpu_backend.train.licences import of_expression
-from gpu_backend.train.tokens import Encoder
 from property_tests.cli.conftest import Command
 
 TINY = ("--size", "tiny", "--device", "cpu", "--out", "t")

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,11 @@ def code_digest() -> str:
     for room in ROOMS:
         for path in sorted((home / room).rglob("*.py")):
             sums.update(f"{path.relative_to(home).as_posix()}\0".encode() + path.read_bytes())
-    return f"kvtwin {version('kvtwin')} {sums.hexdigest()[:16]}"
+    try:
+        number = version("kvtwin")
+    except PackageNotFoundError:  # run from its sources, as on a GPU's own Python
+        number = "of no installation"
+    return f"kvtwin {number} {sums.hexdigest()[:16]}"
 
 
 def write(folder: Path, night: Night) -> None:
