@@ -77,3 +77,16 @@ def test_the_tables_of_four_builds(benchmark: BenchmarkFixture, four_builds: lis
     assert comparison["paired_requests"] == 531
     lengths = {row["build"]: row for row in comparison["rows"] if row["metric"] == "al_step_weighted"}
     assert lengths["unified"]["ratio_low"] > 1
+
+
+def test_the_page_of_four_builds_of_the_agentic_scenario(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
+    """Targets: 15 s for all files of the comparison after its runs, and 6 MB for the page."""
+    begun = clock()
+    kvtwin("compare", "agentic")
+    runs_s = clock() - begun
+    out = tmp_path / "agentic"
+    said = best_of(benchmark, lambda: kvtwin("compare", "agentic", "--out", out), rounds=1, target_s=15.0 + runs_s)
+    page = out / "report.html"
+    benchmark.extra_info.update({"runs_s": round(runs_s, 2), "page_bytes": page.stat().st_size})
+    assert said.rstrip().splitlines()[-1].strip().startswith(f"written: {page}")
+    assert page.stat().st_size < 6e6

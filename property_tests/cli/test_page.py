@@ -10,16 +10,45 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from property_tests.cli.conftest import Command
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
+AGENTS = """\
+summary: the agentic workload, 531 requests, a hundredth of its length
+seed: 3
+geometry: tiny
+limits: {max_batch: 32, max_seq_len: 4096, max_num_tokens: 256}
+pools: {target: 4096, draft: 2048}
+workload:
+  concurrency: 48
+  agentic:
+    system: 306
+    publisher_private: 54
+    branch_private: 3
+    private: {median: 4, mean: 5, max: 20}
+    other: {median: 55, mean: 60, max: 120}
+    output: {median: 4, mean: 5, max: 40}
+    new_tokens: 12000
+acceptance: {coverage: 0.8}
+"""
 EVIL = "</script><script>alert(1)</script>"
+FRESH = """() => {
+    for (const field of document.querySelectorAll("input[type=search]")) {
+        field.value = "";
+        field.dispatchEvent(new Event("input"));
+    }
+    document.querySelectorAll("#tl-legend [aria-pressed=false]").forEach((button) => button.click());
+    scrollTo(0, 0);
+}"""  # what a test before has filtered
+
+MADE: list[Path] = []  # the folder of pages, which two modules of tests share
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +65,16 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pages of two comparisons: a broken build beside a sound one, and 531 requests of an agentic workload."""
+    """Pages of two comparisons: a broken build beside a sound one, and 531 requests of agents."""
+    if MADE:
+        return MADE[0]
     out = tmp_path_factory.mktemp("pages")
     (script,) = entry_points(group="console_scripts", name="kvtwin")
     main = script.load()
     assert main(["compare", "x05_repeat", "--builds", "target-only,unified", "--out", str(out / "small")]) == 0
-    assert main(["compare", "agentic", "--builds", "target-only", "--out", str(out / "large")]) == 0
+    (out / "agents.yaml").write_text(AGENTS)
+    assert main(["compare", str(out / "agents.yaml"), "--builds", "target-only", "--out", str(out / "large")]) == 0
+    MADE.append(out)
     return out
 
 
@@ -71,35 +104,51 @@ class Opened:
 Open = Callable[..., Opened]
 
 
-@pytest.fixture
-def show(browser: Browser, folder: Path) -> Iterator[Open]:
-    """``show("small")``: a page, opened on a desk unless told otherwise; it must neither complain nor use a network."""
-    contexts, pages = [], []
+@pytest.fixture(scope="module")
+def opener(browser: Browser, folder: Path) -> Iterator[Open]:
+    """As :func:`show`; a page on a light desk stays open for the whole module."""
+    kept: dict[str, Opened] = {}
 
     def call(name: str, viewport: dict[str, int] = DESK, dark: bool = False) -> Opened:
-        context = browser.new_context(
-            viewport=viewport,  # type: ignore[arg-type]
-            color_scheme="dark" if dark else "light",
-            has_touch=viewport is PHONE,
-        )
-        contexts.append(context)
+        path = folder / name
+        plain = viewport is DESK and not dark and path.parent == folder
+        if plain and name in kept:
+            kept[name].page.evaluate(FRESH)
+            kept[name].settle()
+            return kept[name]
+        size = ViewportSize(width=viewport["width"], height=viewport["height"])
+        scheme: Literal["dark", "light"] = "dark" if dark else "light"
+        context = browser.new_context(viewport=size, color_scheme=scheme, has_touch=viewport is PHONE)
+        context.set_default_timeout(10_000)
         opened = Opened(context.new_page())
         opened.page.on("console", lambda message: opened.said.append(message.text))
         opened.page.on("pageerror", lambda error: opened.said.append(str(error)))
         opened.page.on("dialog", lambda dialog: opened.said.append(dialog.message))
         opened.page.on("request", lambda request: opened.asked.append(request.url))
-        path = folder / name
-        opened.page.goto((path / "report.html" if path.is_dir() else path).as_uri())
-        pages.append(opened)
+        opened.page.goto((path / "report.html").as_uri())
+        if plain:
+            kept[name] = opened
         return opened
+
+    yield call
+    for opened in kept.values():
+        opened.page.context.close()
+
+
+@pytest.fixture
+def show(opener: Open) -> Iterator[Open]:
+    """``show("small")``: a page, opened on a desk unless told otherwise; it must neither complain nor use a network."""
+    pages: list[Opened] = []
+
+    def call(*arguments: Any, **options: Any) -> Opened:
+        pages.append(opener(*arguments, **options))
+        return pages[-1]
 
     yield call
     for opened in pages:
         assert opened.said == []
         assert [url for url in opened.asked if not url.startswith(("file:", "data:"))] == []
         assert len([url for url in opened.asked if url.startswith("file:")]) == 1
-    for context in contexts:
-        context.close()
 
 
 def numbers(texts: list[str]) -> list[float]:
@@ -156,7 +205,7 @@ def test_the_requests_sort_by_a_click_and_by_the_keyboard(show: Open) -> None:
     assert heading.get_attribute("aria-sort") == "descending"
     place = 1 + heading.evaluate("cell => cell.cellIndex")
     largest = numbers(opened.column("#rq-table", place)[:300])
-    assert largest == sorted(largest, reverse=True) and largest[0] == 36_000
+    assert largest == sorted(largest, reverse=True) and largest[0] == 360
     heading.locator("button").focus()
     opened.page.keyboard.press("Enter")
     assert heading.get_attribute("aria-sort") == "ascending"
@@ -180,7 +229,7 @@ def test_requests_are_filtered_by_number_range_and_session(show: Open) -> None:
     field_, count = opened.page.locator("#rq-filter"), opened.page.locator("#rq-count")
     assert count.inner_text() == "531 of 531"
     field_.fill("3-5, 9")
-    assert opened.column("#rq-table", 1) == ["3", "4", "5", "9"]
+    assert sorted(opened.column("#rq-table", 1)) == ["3", "4", "5", "9"]
     field_.fill("c07")
     assert set(opened.column("#rq-table", 2)) == {"c07"}
     field_.fill("nobody")
@@ -190,131 +239,9 @@ def test_requests_are_filtered_by_number_range_and_session(show: Open) -> None:
 def test_a_long_table_shows_its_rows_in_parts(show: Open) -> None:
     page = show("large").page
     rows = page.locator("#rq-table tbody tr")
-    assert rows.count() == 301
+    assert rows.count() == 301  # one of them holds the button
     page.get_by_role("button", name="Show more (231 are left)").first.click()
     assert rows.count() == 531
-
-
-# -- the timeline ------------------------------------------------------------------------------------------------------
-
-
-def test_the_timeline_zooms_by_buttons_wheel_and_keyboard(show: Open) -> None:
-    opened = show("large")
-    page = opened.page
-    page.locator("#tl-fit").click()
-    begin, end = opened.view()
-    assert begin == 0 and end > 100e6  # microseconds
-    page.locator("#tl-in").click()
-    closer = opened.view()
-    assert closer[1] - closer[0] == pytest.approx((end - begin) / 2, rel=0.01)
-    page.locator("#tl-canvas").hover()
-    page.keyboard.down("Control")
-    page.mouse.wheel(0, -60)
-    page.keyboard.up("Control")
-    closest = opened.view()
-    assert closest[1] - closest[0] < 0.7 * (closer[1] - closer[0])
-    page.locator("#tl-rows").focus()
-    page.keyboard.press("ArrowRight")
-    assert opened.view()[0] > closest[0]
-    page.keyboard.press("0")
-    assert opened.view() == (begin, end)
-
-
-def test_the_timeline_moves_under_the_hand_and_its_strip_chooses_a_stretch(show: Open) -> None:
-    opened = show("large")
-    page = opened.page
-    page.locator("#tl-rows").scroll_into_view_if_needed()
-    box = page.locator("#tl-overview").bounding_box()
-    assert box is not None
-    middle = box["y"] + box["height"] / 2
-    page.mouse.move(box["x"] + 500, middle)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 700, middle, steps=4)
-    page.mouse.up()
-    begin, end = opened.view()
-    assert 30e6 < begin < end < 100e6
-    rows = page.locator("#tl-canvas").bounding_box()
-    assert rows is not None
-    page.mouse.move(rows["x"] + 600, rows["y"] + 150)
-    page.mouse.down()
-    page.mouse.move(rows["x"] + 500, rows["y"] + 150, steps=4)
-    page.mouse.up()
-    moved = opened.view()
-    assert moved[0] > begin and moved[1] - moved[0] == pytest.approx(end - begin, rel=0.01)
-
-
-def test_the_timeline_shows_the_requests_and_kinds_that_are_asked_for(show: Open) -> None:
-    opened = show("large")
-    page, stage = opened.page, opened.page.locator("#tl-stage")
-    assert stage.get_attribute("data-rows") == "531"
-    kinds = page.locator("#tl-legend button")
-    assert kinds.all_inner_texts() == ["queued", "prefill chunk", "generation", "copy", "claim", "publication", "end"]
-    painted = "document.getElementById('tl-canvas').toDataURL()"
-    before = page.evaluate(painted)
-    kinds.filter(has_text="generation").click()
-    opened.settle()
-    assert page.evaluate(painted) != before
-    page.locator("#tl-filter").fill("c07")
-    opened.settle()
-    assert 0 < int(stage.get_attribute("data-rows") or "") < 40
-
-
-def test_a_tap_on_the_timeline_tells_what_stands_there(show: Open) -> None:
-    opened = show("small")
-    opened.page.locator("#tl-filter").fill("1")
-    opened.settle()
-    opened.page.locator("#tl-canvas").click(position={"x": 1000, "y": 32})
-    told = opened.page.locator("#tl-readout").inner_text()
-    assert told.startswith("request 1, session ") and "verify steps" in told and "iteration" in told
-
-
-def test_531_requests_are_drawn_while_a_hand_moves(show: Open) -> None:
-    """Thirty zooms and scrolls, each drawn before the next one: no eye may see it jerk."""
-    opened = show("large")
-    opened.page.locator("#tl-height").select_option("5")
-    opened.settle()
-    each = opened.page.evaluate(
-        """async () => {
-            const [rows, zoom] = [document.getElementById("tl-rows"), document.getElementById("tl-out")];
-            const begin = performance.now();
-            for (let turn = 0; turn < 30; turn++) {
-                rows.scrollTop = turn * 60;
-                if (turn % 3 === 0) zoom.click();
-                await new Promise((done) => requestAnimationFrame(done));
-            }
-            return (performance.now() - begin) / 30;
-        }"""
-    )
-    assert each < 60  # milliseconds, on a machine that tests other things meanwhile
-
-
-# -- violations --------------------------------------------------------------------------------------------------------
-
-
-def test_the_first_violation_of_each_law_is_told_as_explain_tells_it(show: Open, kvtwin: Command) -> None:
-    page = show("small").page
-    kvtwin("run", "x05_repeat", "--build", "target-only", "--out", "broken")
-    story = kvtwin("explain", "broken", "1", "--json").json()["story"]
-    told = page.locator("#violations details").first
-    assert "INIT on target-only" in told.locator("summary").inner_text()
-    assert told.locator("pre").first.inner_text().split("\n")[1:] == story
-    assert told.locator("pre.broke").inner_text() in kvtwin("explain", "broken", "1").out
-
-
-def test_violations_are_filtered_and_open_to_their_story(show: Open) -> None:
-    opened = show("large")
-    page = opened.page
-    assert page.locator("#vi-count").inner_text() == "517 of 517"
-    page.locator("#vi-filter").fill("request 9")
-    assert opened.column("#vi-table", 4) == ["9"]
-    row = page.locator("#vi-table tbody tr").first
-    row.focus()
-    page.keyboard.press("Enter")
-    assert row.get_attribute("aria-expanded") == "true"
-    under = page.locator("#vi-table tr.open")
-    assert "is admitted as owner" in under.inner_text() and "INIT broke" in under.inner_text()
-    page.keyboard.press("Enter")
-    assert under.count() == 0
 
 
 # -- where it is read --------------------------------------------------------------------------------------------------
@@ -358,6 +285,7 @@ def test_paper_is_white_and_has_no_controls(show: Open) -> None:
     opened.settle()
     assert page.evaluate("document.getElementById('tl-canvas').toDataURL()") != dark
     sheets = page.pdf(format="A4")
+    assert page.evaluate("document.documentElement.scrollWidth") <= DESK["width"]
     assert sheets.startswith(b"%PDF") and 2 <= len(re.findall(rb"/Type\s*/Page\b", sheets)) <= 12
 
 
@@ -368,13 +296,21 @@ def test_names_from_a_scenario_are_text_and_never_markup(
     show: Open, kvtwin: Command, scenario_file: Callable[..., Path], tmp_path: Path
 ) -> None:
     path = scenario_file(replace=("name: repeat", f"name: {json.dumps(EVIL)}"))
-    assert kvtwin("compare", path, "--builds", "target-only,unified", "--out", "evil").code == 0
+    assert kvtwin("compare", path, "--builds", "unified", "--out", "evil").code == 0
     opened = show(str(tmp_path / "evil"))
     assert EVIL in opened.column("#rq-table", 2)
     opened.page.locator("#tl-filter").fill("script")
     opened.settle()
     assert opened.page.locator("#tl-stage").get_attribute("data-rows") == "1"
-    assert opened.page.locator("script").count() == 3  # one a build, and the page's own
+    assert opened.page.locator("script").count() == 2  # data of a build, and the page's own
+
+
+def test_runs_from_folders_have_a_page_with_their_course(show: Open, kvtwin: Command, tmp_path: Path) -> None:
+    kvtwin("run", "hello", "--out", "run")
+    assert kvtwin("compare", "run", "--out", "read").code == 0
+    opened = show(str(tmp_path / "read"))
+    assert opened.page.locator("#tl-legend button").count() > 3
+    assert opened.page.locator("#pm-pools canvas").count() == 2
 
 
 def test_the_same_runs_give_the_same_bytes(kvtwin: Command, folder: Path, tmp_path: Path) -> None:
@@ -386,4 +322,4 @@ def test_the_same_runs_give_the_same_bytes(kvtwin: Command, folder: Path, tmp_pa
 
 
 def test_a_page_of_531_requests_is_small(folder: Path) -> None:
-    assert (folder / "large/report.html").stat().st_size < 1.6e6  # four builds: 6 MB
+    assert (folder / "large/report.html").stat().st_size < 700e3

@@ -128,4 +128,4 @@ def _figures(comparison: Comparison, place: int) -> Table:
 def _cases(night: Night) -> Table:
     columns = [Column(label, numeric=False) for label in ("run", "case", "verdict", "what it says", "stage")]
     return Table("cases", f"All {plural(len(night.found.cases), 'case')}", columns,
-                 [_case(case) for case in night.found.cases], folded=True)  # fmt: skip
+                 [_case(case) for case in night.found.cases], folded=True, find=True)  # fmt: skip

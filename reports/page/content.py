@@ -24,6 +24,10 @@ _SHOWN = (  # columns of the table of requests, as far as a run has them
     "recomputed_tokens", "output_tokens", "spec_steps", "acceptance_length", "coverage_first", "ttft_ms", "tpot_ms",
     "e2e_ms", "preemptions", "suspensions", "state",
 )  # fmt: skip
+_OF_A_POOL = (
+    "window", "hit tokens", "of the prompts", "hit pages", "missed pages", "peak pages", "device pages", "peak share",
+    "host pages",
+)  # fmt: skip
 
 
 def comparison_page(comparison: Comparison) -> Page:
@@ -42,7 +46,10 @@ def comparison_page(comparison: Comparison) -> Page:
             ("requests", f"{comparison.requests:,}"),
             ("arms", f"{len(arms)}"),
             ("drafts per step (K)", f"{comparison.drafts}"),
-            ("seeds", ", ".join(str(run.seed) for run in comparison.runs(first.arm))),
+            (
+                "seed" if comparison.repeats == 1 else "seeds",
+                ", ".join(str(run.seed) for run in comparison.runs(first.arm)),
+            ),
             ("ran on", ", ".join(dict.fromkeys(arm.on for arm in arms))),
             ("checks", ", ".join(dict.fromkeys(arm.check for arm in arms))),
             ("acceptance", f"{comparison.acceptance_mode}: {comparison.acceptance}"),
@@ -60,8 +67,8 @@ def figures_table(comparison: Comparison, short: bool) -> Table:
     """A row a figure, a column an arm with its ratio to the baseline, by which a column sorts its rows."""
     columns = [Column("figure", numeric=False)]
     for place, build in enumerate(comparison.builds):
-        label = f"{build} (before)" if build == comparison.baseline and len(comparison.builds) > 1 else build
-        columns.append(Column(label, swatch=place))
+        before = "before" if build == comparison.baseline and len(comparison.builds) > 1 else ""
+        columns.append(Column(build, swatch=place, beside=before))
     above = set() if short else {label for label, _ in table_rows(comparison)}
     rows = []
     for label, by_build in table_rows(comparison, short):
@@ -69,9 +76,20 @@ def figures_table(comparison: Comparison, short: bool) -> Table:
             rows.append([Cell(label), *(_figure(comparison, by_build[build]) for build in comparison.builds)])
     if not short:
         return Table("further", "Further figures", columns, rows, folded=True)
-    broken = {build: "bad" if comparison.laws[build] else "" for build in comparison.builds}
+    broken = {
+        build: "bad"
+        if set(comparison.laws[build]) - set(comparison.declared(build))
+        else "warn"
+        if comparison.laws[build]
+        else ""
+        for build in comparison.builds
+    }
     rows.append([Cell(LAWS), *(Cell(law_text(comparison, build), tone=broken[build]) for build in comparison.builds)])
     mode = f"Acceptance is {comparison.acceptance_mode}. "
+    if len(comparison.builds) > 1:
+        mode += (
+            f"Below a value its ratio to {comparison.baseline}; ✓ better or ✗ worse, where rules or intervals show it. "
+        )
     return Table("figures", "Figures", columns, rows, mode + " ".join(footnotes(comparison)[1:]))
 
 
@@ -92,42 +110,12 @@ def _sentence(text: str) -> str:
 
 def _pools(arms: Sequence[Evidence]) -> Table:
     """A row a lifecycle of a pool (and worker) on a build: what it reused, and how full its pool was."""
-    columns = [
-        Column("build", numeric=False),
-        Column("lifecycle", numeric=False),
-        Column("pool", numeric=False),
-        Column("window"),
-        Column("hit tokens"),
-        Column("of the prompts"),
-        Column("hit pages"),
-        Column("missed pages"),
-        Column("peak pages"),
-        Column("device pages"),
-        Column("peak share"),
-        Column("host pages"),
-    ]
-    rows = []
-    for arm in arms:
-        for one in arm.pools.to_dict("records"):
-            share = one["hit_tokens"] / one["prompt_tokens"] if one["prompt_tokens"] else None
-            full = one["peak"] / one["device_pages"] if one["device_pages"] else None
-            window = one["window"]
-            rows.append(
-                [
-                    Cell(arm.arm),
-                    Cell(str(one["lifecycle"])),
-                    Cell(str(one["name"])),
-                    Cell("all", float("inf")) if pd.isna(window) or not window else _count(window),
-                    _count(one["hit_tokens"]),
-                    _share(share),
-                    _count(one["hit_pages"]),
-                    _count(one["missed_pages"]),
-                    _count(one["peak"]),
-                    _count(one["device_pages"]),
-                    _share(full),
-                    _count(one["host_pages"]),
-                ]
-            )
+    names = ("build", "lifecycle", "pool")
+    columns = [*(Column(name, numeric=False) for name in names), *map(Column, _OF_A_POOL)]
+    rows = [_pool_row(arm, one) for arm in arms for one in arm.pools.to_dict("records")]
+    wanted = [place for place in range(len(columns)) if place < len(names) or any(row[place].value for row in rows)]
+    rows = [[row[place] for place in wanted] for row in rows]
+    columns = [columns[place] for place in wanted]
     note = (
         "A hit in tokens need not be computed, in pages it is what the lifecycle keeps of it. Lifecycles of one pool "
         "share its pages; hits are those of all workers."
@@ -135,12 +123,30 @@ def _pools(arms: Sequence[Evidence]) -> Table:
     return Table("lifecycles", "Reuse and pools by lifecycle", columns, rows, note)
 
 
+def _pool_row(arm: Evidence, one: Mapping[Any, Any]) -> list[Cell]:
+    window = one["window"]
+    return [
+        Cell(arm.arm),
+        Cell(str(one["lifecycle"])),
+        Cell(str(one["name"])),
+        Cell("all", 0.0) if pd.isna(window) or not window else _count(window),
+        _count(one["hit_tokens"]),
+        _share(one["hit_tokens"], one["prompt_tokens"]),
+        _count(one["hit_pages"]),
+        _count(one["missed_pages"]),
+        _count(one["peak"]),
+        _count(one["device_pages"]),
+        _share(one["peak"], one["device_pages"]),
+        _count(one["host_pages"]),
+    ]
+
+
 def _count(value: float) -> Cell:
     return Cell(f"{value:,.0f}", float(value))
 
 
-def _share(value: float | None) -> Cell:
-    return Cell("–") if value is None else Cell(f"{value:.1%}", round(value, 6))
+def _share(part: float, whole: float) -> Cell:
+    return Cell(f"{part / whole:.1%}", round(part / whole, 6)) if whole else Cell("–")
 
 
 def _words(comparison: Comparison, arm: Evidence) -> ArmWords:
@@ -150,7 +156,7 @@ def _words(comparison: Comparison, arm: Evidence) -> ArmWords:
     return ArmWords(
         name=arm.arm,
         word=f"laws broken: {broken}; {plural(len(arm.violations), 'violation')}",
-        missed=arm.missed,
+        missed=comparison.missed[arm.arm],
         notes=arm.notes,
         checked=done,
         idle=", ".join(idle),
@@ -167,7 +173,7 @@ def _data(arm: Evidence) -> dict[str, Any]:
         "name": arm.arm,
         "requests": embedded.columns(arm.requests, shown, _DIGITS),
         "timeline": None if course is None else embedded.timeline(course.spans),
-        "map": None,
+        "map": None if course is None else embedded.page_map(course.pages, course.occupancy),
         "violations": embedded.violations(arm.violations, arm.told),
     }
 

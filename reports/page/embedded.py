@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from reports.page.changes import changes_of
 from reports.page.frames import Ints, coded, ints, rows, texts
+from reports.page_history import PAGE_STATES, PageHistory
 from reports.stories import Told
 
 KINDS = (
@@ -29,7 +31,6 @@ KINDS = (
     "publication",
     "finished",
 )
-STATES = ("free", "held", "published", "reusable", "host")
 US = 1000  # nanoseconds
 
 
@@ -109,42 +110,30 @@ def _named(names: list[str]) -> tuple[Ints, list[str]]:
     return found, different
 
 
-def page_map(changes: pd.DataFrame, iterations: pd.DataFrame, sizes: Mapping[str, int]) -> dict[str, Any]:
+def page_map(pages: Sequence[PageHistory], occupancy: pd.DataFrame) -> dict[str, Any]:
     """How the pages of every pool change, worker by worker, and when each iteration went out.
 
-    ``sizes`` are the pages by pool (``POOL@WORKER`` of several workers). A run of pages that change alike in one
-    iteration is one row: ``kind`` is the pool times the number of states plus the state, then the ``first`` page, the
-    ``count`` of pages, and blocks counting up from ``block`` (-1: none is known); ``first`` and ``block`` are the
-    distances to the last page and block of the row before.
+    A run of pages that change alike in one iteration is one row: ``kind`` is the pool times the number of states plus
+    the state, then the ``first`` page, the ``count`` of pages, and blocks counting up from ``block`` (-1: none is
+    known); ``first`` and ``block`` are the distances to the last page and block of the row before.
     """
+    looks = [rows(occupancy, occupancy["worker"] == history.worker) for history in pages]
     return {
-        "states": STATES,
-        "workers": [
-            _worker(
-                worker,
-                rows(changes, changes["worker"] == worker),
-                rows(iterations, iterations["worker"] == worker),
-                sizes,
-            )
-            for worker in sorted(set(ints(changes, "worker").tolist()))
-        ],
+        "states": PAGE_STATES,
+        "workers": [_worker(history, look) for history, look in zip(pages, looks, strict=True) if len(look)],
     }
 
 
-def _worker(worker: int, changes: pd.DataFrame, iterations: pd.DataFrame, sizes: Mapping[str, int]) -> dict[str, Any]:
-    pool, pools = coded(texts(changes, "pool"))
-    state, states = coded(texts(changes, "state"))
-    kind = pool * len(STATES) + np.array([STATES.index(name) for name in states], dtype=np.int64)[state]
-    table = np.stack(
-        [ints(changes, "iteration"), kind, *(ints(changes, name) for name in ("request", "page", "block"))]
-    )
-    when = iterations.sort_values("iteration")
+def _worker(history: PageHistory, occupancy: pd.DataFrame) -> dict[str, Any]:
+    looks, first = np.unique(ints(occupancy, "iteration"), return_index=True)
+    iteration, pool, state, request, block, page = changes_of(history, int(looks[-1]))
+    table = np.stack([iteration, pool * len(PAGE_STATES) + state, request, page, block])
     return {
-        "worker": worker,
-        "pools": [{"name": name, "pages": int(sizes.get(f"{name}@{worker}", sizes.get(name, 0)))} for name in pools],
-        "iteration": packed(np.diff(ints(when, "iteration"), prepend=0)),
-        "sent": packed(np.diff(ints(when, "dispatch_ns") // US, prepend=0)),
-        "changes": _runs(table[:, np.argsort(table[0], kind="stable")]),
+        "worker": history.worker,
+        "pools": [{"name": name, "pages": pages} for name, pages in history.pools.items()],
+        "iteration": packed(np.diff(looks, prepend=0)),
+        "sent": packed(np.diff(ints(occupancy, "time_ns")[first] // US, prepend=0)),
+        "changes": _runs(table),
     }
 
 

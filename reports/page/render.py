@@ -19,11 +19,12 @@ _SCRIPTS = ("core.js", "tables.js", "timeline.js", "pagemap.js", "violations.js"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table; ``swatch`` is the place of the build whose colour stands beside the label."""
+    """A column of a table; the colour of the build at ``swatch`` stands before its label, ``beside`` behind it."""
 
     label: str
     numeric: bool = True
     swatch: int | None = None
+    beside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Cell:
 class Table:
     """A table under its own heading; ``id`` is its anchor, the first cell of a row heads it.
 
-    One that is ``folded`` is opened by whoever wants it, and stands on paper.
+    One that is ``folded`` is opened by whoever wants it, and stands on paper; with ``find`` its rows can be looked for.
     """
 
     id: str
@@ -52,6 +53,7 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     note: str = ""
     folded: bool = False
+    find: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,13 @@ const kv = (() => {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", tell);
   matchMedia("print").addEventListener("change", tell); // canvases keep their pixels: they are drawn again for paper
+  let opened = []; // on paper nothing can be unfolded
+  addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details:not([open])")];
+    opened.forEach((part) => { part.open = true; });
+    tell();
+  });
+  addEventListener("afterprint", () => { opened.forEach((part) => { part.open = false; }); tell(); });
   const colour = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
   const seconds = (us) => (us < 1e6 ? `${number(us / 1000, us < 1e5 ? 2 : 1)} ms` : `${number(us / 1e6, 3)} s`);
   // Integers from base64 of variable-length bytes: seven bits each, the lowest first, the sign in the lowest bit.

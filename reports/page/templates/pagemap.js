@@ -67,7 +67,8 @@
         context.fillRect(left, top, cell - gap, cell - gap);
         if (now === 2 && cell > 6) { // published: a notch, for those who do not see the colour
           context.fillStyle = colours[0];
-          context.fillRect(left + cell - gap - 3, top, 3, 3);
+          const notch = Math.max(2, Math.round(cell / 4));
+          context.fillRect(left + cell - gap - notch, top, notch, notch);
         }
         if (framed >= 0 && now && pages.request[page] === framed) {
           mine++;
@@ -77,10 +78,10 @@
         }
       }
       const rest = Math.max(0, pool.pages - pages.state.length);
-      const parts = STATES.map((name, place) => [name, counts[place] + (place ? 0 : rest)]).filter(([name, count]) => count || name === "held");
+      const parts = STATES.map((name, place) => [name, counts[place] + (place ? 0 : rest)]).filter(([, count]) => count);
       box.querySelector(".counts").textContent = parts.map(([name, count]) => `${kv.number(count)} ${name}`).join(", ")
         + (pool.pages ? ` of ${kv.number(pool.pages)}` : "") + (mine ? `; ${kv.number(mine)} of request ${framed}` : "");
-      box.dataset.counts = counts.join(" ");
+      box.dataset.counts = parts.map(([name, count]) => `${name} ${count}`).join(", "); // for whoever drives the page
       box.querySelector(".rest").textContent = rest ? `${kv.number(rest)} further pages are free in the whole run and not drawn.` : "";
     });
     slider.value = String(at);

@@ -24,7 +24,7 @@ const tables = (() => {
       button.append(...cell.childNodes);
       cell.append(button);
       cell.setAttribute("aria-sort", "none");
-      button.addEventListener("click", () => {
+      cell.addEventListener("click", () => { // Enter and the space bar click the button in it
         const now = cell.getAttribute("aria-sort");
         const first = cell.classList.contains("n") ? "descending" : "ascending";
         const next = now === "none" ? first : now === "ascending" ? "descending" : "ascending";
@@ -36,6 +36,25 @@ const tables = (() => {
   };
   document.querySelectorAll("table.sortable").forEach((table) => {
     const body = table.tBodies[0];
+    if (table.dataset.find) { // so many that rows are looked for
+      const field = document.createElement("input"), tools = document.createElement("div"), count = document.createElement("span");
+      field.type = "search";
+      field.placeholder = "find";
+      field.setAttribute("aria-label", "Find rows");
+      tools.className = "tools";
+      count.className = "readout";
+      tools.append(field, count);
+      table.parentElement.before(tools);
+      field.addEventListener("input", () => {
+        const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+        let left = 0;
+        for (const row of body.rows) {
+          row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+          left += row.hidden ? 0 : 1;
+        }
+        count.textContent = `${kv.number(left)} of ${kv.number(body.rows.length)}`;
+      });
+    }
     headings([...table.tHead.rows[0].cells], (place, down) => {
       const key = (row) => {
         const cell = row.cells[place];
@@ -53,7 +72,7 @@ const tables = (() => {
       const cell = document.createElement("th");
       cell.scope = "col";
       cell.textContent = column.label;
-      if (column.numeric) cell.className = "n";
+      cell.className = `${column.numeric ? "n" : ""} ${column.screen ? "screen" : ""}`.trim();
       head.append(cell);
       return cell;
     });
@@ -65,7 +84,7 @@ const tables = (() => {
           const cell = document.createElement(place ? "td" : "th");
           const value = column.key(row);
           cell.textContent = value === null || value === undefined || value === "" ? "–" : column.text ? column.text(value, row) : String(value);
-          if (column.numeric) cell.className = "n";
+          cell.className = cells[place].className;
           line.append(cell);
         });
         if (opened) opened(line, row);
@@ -111,8 +130,9 @@ const tables = (() => {
     ["preempted", "preemptions", 0], ["suspended", "suspensions", 0], ["state", "state"],
   ];
   const present = kv.data(0).requests;
+  const paper = ["request_id", "session", "turn", "prompt_tokens", "cached_tokens", "prefilled_tokens", "output_tokens", "acceptance_length", "ttft_ms", "tpot_ms"];
   const shown = columns.filter(([, name]) => name in present).map(([label, name, digits]) => ({
-    label, numeric: !["session", "state"].includes(name), key: (row) => row[name],
+    label, numeric: !["session", "state"].includes(name), screen: !paper.includes(name), key: (row) => row[name],
     text: digits === undefined ? undefined : (value) => typeof value !== "number" ? value
       : digits === "%" ? `${kv.number(value * 100, 1)}%` : digits ? kv.number(value, digits) : plain(value),
   }));

@@ -121,7 +121,7 @@
     const colours = KINDS.map(kv.colour);
     colours.paper = kv.colour("paper");
     const [ink, faint, grid] = ["ink", "faint", "grid"].map(kv.colour);
-    const [marks, step] = ticks(Math.max(2, Math.floor((width - gutter()) / 110)));
+    const [marks, step] = ticks(Math.max(3, Math.floor((width - gutter()) / 110)));
     context.strokeStyle = grid;
     context.lineWidth = 1;
     context.beginPath();
