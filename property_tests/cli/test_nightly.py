@@ -285,6 +285,18 @@ def test_ctrl_c_keeps_what_is_done_and_names_what_is_not(
     assert "it was interrupted" in kvtwin("baseline", "other", "--from", "night").err
 
 
+def test_ctrl_c_while_the_comparisons_are_written_costs_these_and_no_figure(
+    kvtwin: Command, suite: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("reports.comparison_files.write_comparison_files", pressed)
+    assert kvtwin("nightly", "--suite", suite(), "--out", "night").code == 0
+    assert not (tmp_path / "night/comparisons").exists()
+    assert kvtwin("baseline", "base", "--from", "night").code == 0
+
+
 def test_ctrl_c_in_a_drill_keeps_the_faults_that_ran(
     kvtwin: Command, suite: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
