@@ -14,7 +14,7 @@ from reports.comparison import Comparison, compare, document
 from reports.comparison_files import PAGE, write_comparison_files
 from reports.comparison_sources import read_runs, split_names, with_repeats
 from reports.document import INTERRUPTED, dump
-from reports.evidence import Evidence, evidence_of
+from reports.evidence import FOLLOWED, Evidence, evidence_of
 from reports.folder import Output
 from reports.sources import TraceFile, load_sources, named_folders, usage
 from reports.stories import stories_of
@@ -177,11 +177,13 @@ def _made(plan: Plan, asked: Asked) -> tuple[list[Evidence], list[str]]:
     scenario = plan.scenario
     assert scenario is not None
     made: list[Evidence] = []
+    served = scenario.workload().requests if scenario.workload_spec is not None else 0
+    follows = plan.folder is not None and served <= FOLLOWED
     for place, build in enumerate(plan.builds):
         runs: list[Evidence] = []
         try:
             for repeat in range(asked.repeats):
-                events = plan.folder is not None and not repeat  # the page tells of the course of the first run
+                events = follows and not repeat  # the page tells of the course of the first run
                 label = f"{scenario.name}{f', repeat {repeat}' if repeat else ''} on {build.name}"
                 with terminal.progress(label) as tick:
                     one = scenario if not repeat else _reseeded(scenario, repeat)

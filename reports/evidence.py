@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from reports.stories import Told
 
 
+FOLLOWED = 2_000  # requests up to which a comparison keeps the course of its runs: a page has to hold it
 STEP_COLUMNS = {"request_id": "int64", "index": "int64", "accepted": "int64"}
 _TIMED = ("turn", "submit_ms", "ttft_ms", "tpot_ms", "e2e_ms")
 _TEXTS: dict[Hashable, type[object]] = {"session": str, "claim_kind": str, "state": str, "claims": str}

@@ -122,3 +122,18 @@ def test_whole_prompts_and_deltas_of_the_same_file_are_different_workloads(kvtwi
     )
     assert whole["finished"] == deltas["finished"] == 12
     assert whole["cached_tokens"] >= deltas["cached_tokens"]
+
+
+def test_a_page_of_very_many_requests_has_no_timeline_and_says_so(
+    kvtwin: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events of a long trace would fill memory and page; here "very many" are more than two."""
+    pages = {}
+    for most in (2_000, 2):
+        for module in ("comparisons", "page.content"):
+            monkeypatch.setattr(f"reports.{module}.FOLLOWED", most)
+        folder = tmp_path / f"up_to_{most}"
+        assert kvtwin("compare", "hello", "--builds", "unified", "--out", str(folder)).code == 0
+        pages[most] = (folder / "report.html").read_text(encoding="utf-8")
+    assert 'id="timeline"' in pages[2_000] and "keep no course" not in pages[2_000]
+    assert 'id="timeline"' not in pages[2] and "Runs of more than 2 requests keep no course here" in pages[2]

@@ -12,7 +12,7 @@ from model.invariants import INVARIANTS
 from reports.comparison import Comparison
 from reports.comparison_words import LAWS, footnotes, law_text, outcome, ratio_text, table_rows, value_text
 from reports.document import plural
-from reports.evidence import Evidence
+from reports.evidence import FOLLOWED, Evidence
 from reports.page import embedded
 from reports.page.figures import plots
 from reports.page.render import ArmWords, Cell, Column, FirstStory, Page, Table
@@ -40,7 +40,7 @@ def comparison_page(comparison: Comparison) -> Page:
         verdict=verdict(comparison),
         tone=VERDICTS[comparison.exit_code],
         lead=lead(comparison),
-        warnings=[_sentence(comparison.warning)] if comparison.warning else [],
+        warnings=[*([_sentence(comparison.warning)] if comparison.warning else []), *_unfollowed(comparison, arms)],
         problems=[f"{build}: {text}" for build, missed in comparison.missed.items() for text in missed],
         facts=[
             ("requests", f"{comparison.requests:,}"),
@@ -61,6 +61,14 @@ def comparison_page(comparison: Comparison) -> Page:
         first_stories=_first_stories(arms),
         violations_note=_violations_note(arms),
     )
+
+
+def _unfollowed(comparison: Comparison, arms: Sequence[Evidence]) -> list[str]:
+    """Why a page of very many requests has neither timeline nor page map."""
+    if comparison.requests <= FOLLOWED or any(arm.course is not None for arm in arms):
+        return []
+    why = f"Runs of more than {FOLLOWED:,} requests keep no course here, so that there is no timeline and no page map"
+    return [f"{why}; kvtwin run --out keeps one of any length."]
 
 
 def figures_table(comparison: Comparison, short: bool) -> Table:
