@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -32,8 +33,18 @@ COLUMNS = {
 
 
 def document(told: Told) -> dict[str, Any]:
-    """Everything for a machine; the rows of single hits are a file of their own."""
-    return {name: value for name, value in asdict(told).items() if name != "hits"} | {"exit_code": told.exit_code}
+    """Everything for a machine; the rows of single hits are a file of their own. What is not known is ``null``."""
+    found = {name: _known(value) for name, value in asdict(told).items() if name != "hits"}
+    return found | {"exit_code": told.exit_code}
+
+
+def _known(value: Any) -> Any:
+    """``value`` without NaN, such as the ends of an interval over a single hit, for which JSON has no word."""
+    if isinstance(value, dict):
+        return {name: _known(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_known(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def show(told: Told, json: bool) -> None:
@@ -135,6 +146,8 @@ def _change(row: dict[str, Any], name: str) -> str | None:
     low, value, high = (row[f"{name}_{end}"] for end in ("low", "change", "high"))
     if value is None:
         return None
+    if math.isnan(low):
+        return f"{value:+.1%}"
     return f"{value:+.1%} [{100 * low:+.1f}, {100 * high:+.1f}]"
 
 

@@ -5,7 +5,7 @@ Built from the event log, the journal of pages beside it and the simulated clock
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,8 @@ SPAN_COLUMNS = {
     "pool": "",
     "note": "",
 }  # with what stands where a column does not apply
+STEP_NS = 1_000_000  # that an iteration of a run without a clock takes where it is drawn: a millisecond
+_TIMES = ("begin_ns", "end_ns", "time_ns", "dispatch_ns", "start_ns", "settle_ns", "duration")
 _OCCUPANCY = ("time_ns", "iteration", "worker", "pool")
 
 
@@ -57,6 +59,16 @@ class Course:
     occupancy: pd.DataFrame
     iterations: pd.DataFrame
     pages: tuple[PageHistory, ...]
+
+    def timed(self) -> Course:
+        """The same with times that can be drawn: without a clock an iteration takes :data:`STEP_NS`."""
+        if self.clocked:
+            return self
+        spans, occupancy, iterations = (
+            frame.assign(**{name: frame[name] * STEP_NS for name in _TIMES if name in frame})
+            for frame in (self.spans, self.occupancy, self.iterations)
+        )
+        return replace(self, spans=spans, occupancy=occupancy, iterations=iterations)
 
     def page_map(self, iteration: int) -> pd.DataFrame:
         """Every page of every pool when ``iteration`` went out; one past the last iteration: at the end of the run.

@@ -22,7 +22,6 @@ TRACE = "trace.json"
 Event = dict[str, Any]
 _DEVICE, _FIRST_REQUEST = 1, 2  # threads of a process
 _SPANS = ("queued", "chunk", "generation", "suspended", "transfer", "preempted")
-_STEP_NS = 1_000_000  # length of an iteration of a run without a clock
 _STEPS = {
     (True, True): "prefill and verify",
     (True, False): "prefill",
@@ -42,8 +41,8 @@ def write_trace(path: Path, course: Course, title: str) -> None:
 
 def trace_events(course: Course) -> list[Event]:
     """All events: names of processes and threads first, then the rest by time."""
-    scale = 1 if course.clocked else _STEP_NS
-    timed = [*_steps(course, scale), *_requests(course, scale), *_counters(course, scale), *_flows(course, scale)]
+    course = course.timed()
+    timed = [*_steps(course), *_requests(course), *_counters(course), *_flows(course)]
     timed.sort(key=lambda event: (event["ts"], _PHASES.index(event["ph"]), -event.get("dur", 0)))
     return [*_names(course), *timed]
 
@@ -66,7 +65,7 @@ def _named(what: str, process: int, thread: int, **arguments: object) -> Event:
     return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": arguments}
 
 
-def _steps(course: Course, scale: int) -> Iterator[Event]:
+def _steps(course: Course) -> Iterator[Event]:
     """What the device ran."""
     columns = ("worker", "iteration", "start_ns", "duration", "chunks", "steps", "chunk_tokens")
     for worker, iteration, start, duration, chunks, steps, tokens in _rows(course.iterations, columns):
@@ -76,13 +75,13 @@ def _steps(course: Course, scale: int) -> Iterator[Event]:
             "cat": "step",
             "pid": worker + 1,
             "tid": _DEVICE,
-            "ts": _us(start, scale),
-            "dur": _us(duration, scale),
+            "ts": _us(start),
+            "dur": _us(duration),
             "args": {"iteration": iteration, "chunks": chunks, "verify steps": steps, "chunk tokens": tokens},
         }
 
 
-def _requests(course: Course, scale: int) -> Iterator[Event]:
+def _requests(course: Course) -> Iterator[Event]:
     """What requests did. Slices of one thread may not overlap: one that begins on the host while the device still runs
     the one before it is cut at its begin, and says when it really began."""
     ends: dict[tuple[int, int], int] = {}
@@ -97,16 +96,16 @@ def _requests(course: Course, scale: int) -> Iterator[Event]:
             start = max(begin, ends.get((worker, request), 0))
             stop = ends[worker, request] = max(start, end)
             if start > begin:
-                event["args"]["began_us"] = _us(begin, scale)
-            yield event | {"ph": "X", "ts": _us(start, scale), "dur": _us(stop - start, scale)}
+                event["args"]["began_us"] = _us(begin)
+            yield event | {"ph": "X", "ts": _us(start), "dur": _us(stop - start)}
         elif end > begin:
-            yield event | {"ph": "b", "ts": _us(begin, scale), "id": str(number)}
-            yield {"ph": "e", "name": kind, **place, "ts": _us(end, scale), "id": str(number)}
+            yield event | {"ph": "b", "ts": _us(begin), "id": str(number)}
+            yield {"ph": "e", "name": kind, **place, "ts": _us(end), "id": str(number)}
         else:
-            yield event | {"ph": "i", "ts": _us(begin, scale), "s": "t"}
+            yield event | {"ph": "i", "ts": _us(begin), "s": "t"}
 
 
-def _counters(course: Course, scale: int) -> Iterator[Event]:
+def _counters(course: Course) -> Iterator[Event]:
     """Pages of each pool by state, where they change."""
     before: dict[tuple[int, str], tuple[int, ...]] = {}
     columns = ("worker", "pool", "time_ns", "used", "reusable", "host_used")
@@ -121,12 +120,12 @@ def _counters(course: Course, scale: int) -> Iterator[Event]:
             "cat": "pool",
             "pid": worker + 1,
             "tid": 0,
-            "ts": _us(time, scale),
+            "ts": _us(time),
             "args": arguments,
         }
 
 
-def _flows(course: Course, scale: int) -> Iterator[Event]:
+def _flows(course: Course) -> Iterator[Event]:
     """An arrow from the last chunk of a request on one worker to its transfer to another."""
     last: dict[int, tuple[int, int]] = {}
     for number, (kind, request, worker, begin) in enumerate(
@@ -138,8 +137,8 @@ def _flows(course: Course, scale: int) -> Iterator[Event]:
             continue
         source, when = last[request]
         flow = {"name": "transfer", "cat": "flow", "id": str(number), "tid": _FIRST_REQUEST + request}
-        yield flow | {"ph": "s", "pid": source + 1, "ts": _us(when, scale)}
-        yield flow | {"ph": "f", "pid": worker + 1, "ts": _us(begin, scale), "bp": "e"}
+        yield flow | {"ph": "s", "pid": source + 1, "ts": _us(when)}
+        yield flow | {"ph": "f", "pid": worker + 1, "ts": _us(begin), "bp": "e"}
 
 
 def _rows(table: pd.DataFrame, columns: tuple[str, ...]) -> Iterable[tuple[Any, ...]]:
@@ -147,5 +146,5 @@ def _rows(table: pd.DataFrame, columns: tuple[str, ...]) -> Iterable[tuple[Any, 
     return zip(*(table[name].tolist() for name in columns), strict=True)
 
 
-def _us(nanoseconds: int, scale: int) -> float:
-    return nanoseconds * scale / 1000
+def _us(nanoseconds: int) -> float:
+    return nanoseconds / 1000

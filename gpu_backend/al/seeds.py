@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ Row = dict[str, Any]
 
 def lines(told: Told) -> list[str]:
     """One for each figure whose builds ran; each says whether order and direction are the seed's."""
-    rows = {(row["decoding"], row["condition"], row["build"]): row for row in told.arms if row["seconds"] is not None}
+    rows = {(row["decoding"], row["condition"], row["build"]): row for row in told.arms if row["AL_change"] is not None}
     found = []
     for decoding in told.cold:
         of = {key[1:]: row for key, row in rows.items() if key[0] == decoding}
@@ -66,6 +67,8 @@ def _bare(decoding: str, of: dict[tuple[str, str], Row]) -> Iterator[str]:
 
 
 def _change(row: Row) -> str:
+    if math.isnan(row["AL_low"]):
+        return f"{row['AL_change']:+.1%}"
     return f"{row['AL_change']:+.1%} [{100 * row['AL_low']:+.1f}, {100 * row['AL_high']:+.1f}]"
 
 

@@ -41,6 +41,22 @@ def test_a_table_tells_sound_reuse_from_broken(kvtwin: Command, tmp_path: Path) 
     assert "| unified | identical |" in (tmp_path / "al/al.md").read_text()
 
 
+def test_a_single_hit_has_a_change_and_no_interval(kvtwin: Command, tmp_path: Path) -> None:
+    one = ("--prompts", "1", "--tokens", "6", "--conditions", "repeat", "--builds", "unified", "--faults", "none")
+    answer = kvtwin("al", "--tier", "t0", "--device", "cpu", *one, "--out", tmp_path / "al")
+    assert answer.code == 0, answer.err
+    assert "+0.0%" in answer.out and "nan" not in answer.out
+    (row,) = json.loads((tmp_path / "al/al.json").read_text())["arms"]
+    assert (row["AL_low"], row["AL_change"], row["AL_high"]) == (None, 0, None)
+
+
+def test_requests_too_short_for_a_real_draft_have_no_acceptance_length(kvtwin: Command) -> None:
+    few = ("--prompts", "2", "--tokens", "2", "--conditions", "repeat", "--builds", "mirror-21281,paired-22")
+    answer = kvtwin("al", "--tier", "t0", "--device", "cpu", *few, "--faults", "none", "--json")
+    assert answer.code in (0, 3), answer.err
+    assert {row["AL_change"] for row in answer.json()["arms"]} == {None}
+
+
 def test_without_a_correct_build_nothing_is_checked(kvtwin: Command) -> None:
     answer = kvtwin("al", "--tier", "t0", *QUICK, "--builds", "none", "--faults", "raw-keys", "--json")
     assert answer.code == 3 and answer.json()["arms"][0]["verdict"] == "costs nothing"

@@ -321,6 +321,7 @@ def test_a_stage_that_crashes_costs_itself_only(
     assert {"comparisons", "drill"} < {case["stage"] for case in found["cases"]}
     errors = list(ET.parse(tmp_path / "night/junit.xml").iter("error"))
     assert len(errors) == 1 and "Traceback" in str(errors[0].text)
+    assert problems((tmp_path / "night/junit.xml").read_text()) == []
 
 
 def test_replays_are_left_out_in_the_sim_and_said_so(kvtwin: Command, suite: Write) -> None:

@@ -13,7 +13,15 @@ import pytest
 from property_tests.cli.conftest import Command
 
 SCHEMA = json.loads((Path(__file__).parent / "trace_event.schema.json").read_text())
-SCENARIOS = ("smoke/hello", "smoke/disturbed", "smoke/host_link", "smoke/ops", "reports/o67", "reports/o37")
+SCENARIOS = (
+    "smoke/hello",
+    "smoke/pressure",
+    "smoke/disturbed",
+    "smoke/host_link",
+    "smoke/ops",
+    "reports/o67",
+    "reports/o37",
+)
 Event = dict[str, Any]
 
 

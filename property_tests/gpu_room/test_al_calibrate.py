@@ -12,7 +12,7 @@ import torch
 from gpu_backend.acceptance.metrics import Measured, Steps
 from gpu_backend.al import conditions
 from gpu_backend.al.arms import arm
-from gpu_backend.al.calibrate import FILE, calibrate, error_of, shares_of
+from gpu_backend.al.calibrate import FILE, REPEATS, calibrate, error_of, predict, shares_of
 from gpu_backend.al.experiment import subject
 from gpu_backend.al.measure import Run, run
 from gpu_backend.al.order import BRANCH, REPEAT, Order
@@ -67,6 +67,17 @@ def test_the_truth_behind_measured_counts_is_found_and_predicts_every_build(tmp_
     measured, predicted = lost["mirror-21281"].changes
     assert measured < -0.05 and predicted == pytest.approx(measured, abs=0.1)
     assert lost["unified"].share == 1 and model.provenance["judged_hits"] == "odd"
+    for one, judged in zip(predictions, arms, strict=True):
+        assert one.measured == pytest.approx(np.mean(odd_counts(judged.run)))
+    drawn = [as_measured(scenarios[REPEAT][0], BUILDS["unified"], tmp_path, repeat) for repeat in range(REPEATS)]
+    wanted = np.mean([np.mean(odd_counts(found)) for found in drawn])
+    assert predict(scenarios[REPEAT][0], BUILDS["unified"], tmp_path) == pytest.approx(wanted)
+
+
+def odd_counts(found: Run | None) -> list[int]:
+    """What the steps of the hits that are judged, and not fitted from, committed."""
+    assert found is not None
+    return [count for place in range(1, HITS, 2) for _, count in found.trace(place)]
 
 
 def test_what_a_measured_step_saw_is_known_for_every_one_of_them() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -32,7 +33,7 @@ _OF_A_POOL = (
 
 def comparison_page(comparison: Comparison) -> Page:
     """The page of ``comparison``: figures of all runs, and the course of the first run of each arm."""
-    arms = [comparison.runs(build)[0] for build in comparison.builds]
+    arms = [_drawable(comparison.runs(build)[0]) for build in comparison.builds]
     first = arms[0]
     return Page(
         kind="comparison",
@@ -53,6 +54,7 @@ def comparison_page(comparison: Comparison) -> Page:
             ("ran on", ", ".join(dict.fromkeys(arm.on for arm in arms))),
             ("checks", ", ".join(dict.fromkeys(arm.check for arm in arms))),
             ("acceptance", f"{comparison.acceptance_mode}: {comparison.acceptance}"),
+            *_clock(arms),
         ],
         tables=[figures_table(comparison, short=True), figures_table(comparison, short=False), _pools(arms)],
         plots=plots(arms, comparison.drafts),
@@ -171,6 +173,16 @@ def _words(comparison: Comparison, arm: Evidence) -> ArmWords:
         decisions=arm.digests["decisions"],
         memory=arm.digests["memory"],
     )
+
+
+def _drawable(arm: Evidence) -> Evidence:
+    return arm if arm.course is None else replace(arm, course=arm.course.timed())
+
+
+def _clock(arms: Sequence[Evidence]) -> list[tuple[str, str]]:
+    """What stands in for the time of runs that have no clock."""
+    without = [arm.arm for arm in arms if arm.course is not None and not arm.course.clocked]
+    return [("no clock", f"{', '.join(without)}: an iteration counts as 1 ms")] if without else []
 
 
 def _data(arm: Evidence) -> dict[str, Any]:
