@@ -16,7 +16,7 @@ from reports.comparison_sources import read_runs, split_names, with_repeats
 from reports.document import INTERRUPTED, dump
 from reports.evidence import FOLLOWED, Evidence, evidence_of
 from reports.folder import Output
-from reports.sources import TraceFile, load_sources, named_folders, usage
+from reports.sources import TraceFile, files_read, load_sources, named_folders, usage
 from reports.stories import stories_of
 from scenarios.expect import Expect
 from scenarios.schema import Scenario
@@ -76,7 +76,8 @@ def run(asked: Asked) -> list[Found]:
     """
     plans = _plans(asked)
     found: list[Found] = []
-    with Output(asked.out, several=len(plans) > 1) as output:
+    sources = [folder.path for folder in split_names(asked.names)[1]] + files_read(asked.names, asked.trace)
+    with Output(asked.out, several=len(plans) > 1, sources=sources) as output:
         for plan in plans:
             comparison = _compare(plan, asked)
             if comparison is None:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -41,6 +42,15 @@ def check_target(target: Path) -> None:
         raise InputError(str(target), 0, "", f"cannot write here: {reason_of(error)}") from error
 
 
+def check_apart(target: Path, sources: Iterable[Path]) -> None:
+    """Refuse a target that is what the command reads, or that holds it: writing there would replace its own input."""
+    place = target.resolve()
+    for source in sources:
+        read = source.resolve()
+        if place == read or place in read.parents:
+            raise InputError(str(target), 0, "", f"expected a folder to write to other than what is read, {source}")
+
+
 def _foreign(folder: Path, depth: int = 0) -> str | None:
     """The first entry below ``folder`` that is on no manifest, or is not of the sort that the manifest says."""
     entries = sorted(folder.iterdir())
@@ -72,16 +82,18 @@ class Output:
 
     A context: results are written to a temporary sibling, which takes the target's name at its end and only if nothing
     went wrong. With ``target`` ``None`` nothing is written. Raises :class:`InputError` where the target may not be
-    replaced or its parent cannot be written.
+    replaced, holds one of the ``sources`` that the command reads, or its parent cannot be written.
     """
 
-    def __init__(self, target: Path | None, several: bool) -> None:
+    def __init__(self, target: Path | None, several: bool, sources: Iterable[Path] = ()) -> None:
         self._target = target
+        self._sources = tuple(sources)
         self._several = several
         self._staging: Path | None = None
 
     def __enter__(self) -> Output:
         if self._target is not None:
+            check_apart(self._target, self._sources)
             check_target(self._target)
         return self
 

@@ -21,7 +21,7 @@ SHOWN = 20  # broken laws on a terminal; the folder has more
 
 def run(log: Path, format: str | None, partial: bool, windowed: bool, out: Path | None) -> LogReport:
     """Check ``log`` and leave ``check.json`` and ``check.md`` in ``out``."""
-    with Output(out, several=False) as output:
+    with Output(out, several=False, sources=(log,)) as output:
         report = check_log(log, format, partial, windowed)
         if out is not None:
             folder = output.folder("check")

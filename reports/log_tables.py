@@ -33,7 +33,7 @@ class PagesSeen:
 
 def tables(log: Path, out: Path, csv: bool) -> Tables:
     """Write the tables of a log to the folder ``out``, whole or not at all. Raises ``InputError``."""
-    with Output(out, several=False) as output:
+    with Output(out, several=False, sources=(log,)) as output:
         return write_tables(log, output.folder(""), csv)
 
 

@@ -15,7 +15,7 @@ from reports.catalogue import find_build
 from reports.document import INTERRUPTED, dump, exit_code, run_document
 from reports.folder import Output
 from reports.run_folder import write_run
-from reports.sources import TraceFile, folders_below, load_sources, scenario_of_fault, usage
+from reports.sources import TraceFile, files_read, folders_below, load_sources, scenario_of_fault, usage
 from scenarios.schema import Scenario
 from sim.cacheops import CacheProgram, is_program, load_program
 from sim.optrace import Trace, load_trace
@@ -94,7 +94,8 @@ def run(request: RunRequest, replay_cache: ReplayCache) -> list[Done]:
         raise usage("expected --out DIR and no --no-events beside --perfetto, which is made from the event log")
     jobs = _jobs(request)
     runs: list[Done] = []
-    with Output(request.out, several=len(jobs) > 1) as output:
+    sources = files_read(request.scenarios, request.trace) + ([] if request.ops is None else [request.ops])
+    with Output(request.out, several=len(jobs) > 1, sources=sources) as output:
         for job in jobs:
             if isinstance(job.what, CacheProgram):
                 runs.append(Done(replay_cache(job.what, job.build, request.check), None, "", cache_layer=True))

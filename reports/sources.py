@@ -79,6 +79,12 @@ def load_sources(names: tuple[str, ...], trace: TraceFile | None) -> list[Source
     return sources
 
 
+def files_read(names: tuple[str, ...], trace: TraceFile | None) -> list[Path]:
+    """The scenario files among ``names``, and the file of a trace."""
+    files = [Path(name) for name in names if Path(name).is_file()]
+    return files if trace is None else [*files, trace.path]
+
+
 def scenario_of_fault(build: str | None) -> tuple[str, ...]:
     """The scenario that shows the fault ``build`` (``fault:NAME``); none for any other build."""
     if build is None or not build.startswith(FAULT_PREFIX):

@@ -159,3 +159,39 @@ def test_a_crash_while_writing_leaves_the_older_folder_as_it_was(
     assert kvtwin(*command, "--out", "new").code == 4
     assert names(tmp_path) == {"run"}
     assert contents(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["check", "{0}"],
+        ["tables", "{0}"],
+        ["tables", "{0}/events.jsonl"],
+        ["compare", "mine={0}", "hello", "--builds", "unified"],
+        ["run", "--ops", "{0}/ops.jsonl", "--build", "paired-22"],
+    ],
+)
+def test_no_command_replaces_what_it_reads(kvtwin: Command, tmp_path: Path, command: list[str]) -> None:
+    kvtwin("run", "hello", "--out", "deep/run")
+    before = contents(tmp_path / "deep")
+    read = [word.format("deep/run") for word in command]
+    for out in ("deep/run", "deep/../deep/run"):
+        answer = kvtwin(*read, "--out", out)
+        assert (answer.code, answer.out) == (2, "")
+        assert answer.err.startswith(
+            f"kvtwin: {Path(out)}: expected a folder to write to other than what is read, deep/"
+        )
+        assert answer.err.count("\n") == 1
+    assert contents(tmp_path / "deep") == before
+
+
+def test_a_folder_of_several_runs_is_not_replaced_by_a_comparison_of_them(kvtwin: Command, tmp_path: Path) -> None:
+    kvtwin("run", "hello", "x06", "--out", "runs")
+    before = contents(tmp_path / "runs")
+    answer = kvtwin("compare", "runs", "--out", "runs")
+    assert answer.code == 2 and "expected a folder to write to other than what is read, runs/" in answer.err
+    assert contents(tmp_path / "runs") == before
+
+
+def test_a_scenario_has_the_name_of_its_folder_of_results_without_harm(kvtwin: Command) -> None:
+    assert [kvtwin("run", "hello", "--out", "hello").code for _ in range(2)] == [0, 0]

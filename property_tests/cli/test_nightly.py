@@ -162,6 +162,21 @@ def test_a_fault_in_place_of_a_correct_build_breaks_laws_and_says_where(
     assert again.code == 2 and "expected figures that can be held to" in again.err
 
 
+def test_a_nightly_is_not_replaced_by_its_figures_or_by_one_that_is_held_to_it(
+    kvtwin: Command, suite: Write, tmp_path: Path
+) -> None:
+    assert kvtwin("nightly", "--suite", suite(), "--out", "night").code == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "night").rglob("*") if path.is_file()}
+    for command in (
+        ["baseline", "night", "--from", "night"],
+        ["nightly", "--suite", suite(), "--baseline", "night", "--out", "night"],
+    ):
+        answer = kvtwin(*command)
+        assert (answer.code, answer.out) == (2, "")
+        assert answer.err == "kvtwin: night: expected a folder to write to other than what is read, night\n"
+    assert {path: path.read_bytes() for path in (tmp_path / "night").rglob("*") if path.is_file()} == before
+
+
 def test_a_baseline_that_is_run_now_is_not_stored_where_an_expectation_is_missed(
     kvtwin: Command, suite: Write, scenario_file: Callable[..., Path], tmp_path: Path
 ) -> None:

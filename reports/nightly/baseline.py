@@ -85,7 +85,7 @@ def copy(target: Path, source: Path) -> None:
     """Make the figures that the nightly in ``source`` left a baseline in ``target``."""
     if lacks := read(source).lacks:
         raise InputError(str(source), 0, "", f"expected a nightly whose figures can be held to, found: {lacks}")
-    with Output(target, several=False) as output:
+    with Output(target, several=False, sources=(source,)) as output:
         folder = output.folder(target.name)
         for name in (FILE, SAMPLES):
             (folder / name).write_bytes((source / name).read_bytes())

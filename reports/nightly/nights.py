@@ -35,7 +35,7 @@ def run(suite: Suite, place: steps.Place, baseline: Path | None, out: Path | Non
     if held is not None:
         _check(str(baseline), held, empty)
     begun = monotonic()
-    with Output(out, several=False) as output:
+    with Output(out, several=False, sources=() if baseline is None else (baseline,)) as output:
         folder = None if out is None else output.folder(suite.name)
         ran = steps.run(planned, None if folder is None or out is None else steps.Kept(folder, out))
         night = _night(suite, place, ran, tuple(skipped), monotonic() - begun)
