@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 FOLLOWED = 2_000  # requests up to which a comparison keeps the course of its runs: a page has to hold it
 STEP_COLUMNS = {"request_id": "int64", "index": "int64", "accepted": "int64"}
+_SHOWN = 40  # letters of a field that is not of its form
+_TEXT, _WHOLE, _MAPPING, _ROWS = (str, "text"), (int, "an integer"), (dict, "a mapping"), (list, "a list")
+_FORM = {
+    "scenario": _TEXT, "build": _TEXT, "check": _TEXT, "verdict": _TEXT, "seed": _WHOLE, "requests": _WHOLE,
+    "acceptance": _MAPPING, "summary": _MAPPING, "totals": _MAPPING, "digests": _MAPPING, "checked": _MAPPING,
+    "pools": _ROWS, "lifecycles": _ROWS, "violations": _ROWS, "missed": _ROWS, "notes": _ROWS,
+}  # fmt: skip
 _TIMED = ("turn", "submit_ms", "ttft_ms", "tpot_ms", "e2e_ms")
 _TEXTS: dict[Hashable, type[object]] = {"session": str, "claim_kind": str, "state": str, "claims": str}
 
@@ -118,12 +125,27 @@ def read_evidence(folder: Path, repeat: int = 0, label: str = "") -> Evidence:
             found = document["findings"]
             document = document["run"]
             document["violations"] = [*document["violations"], *found]
+        _check_form(folder / (RESULT if kind == "run" else REPLAY), document)
         requests = _read_requests(folder / REQUESTS)
+        if len(requests) != document["requests"]:
+            problem = f"expected the {document['requests']} requests of the run, found {len(requests)}"
+            raise InputError(str(folder / REQUESTS), 0, "", problem)
         found = _evidence(document, requests, _read_steps(folder / SPECULATION), repeat, on, device, label)
     except (KeyError, TypeError, AttributeError) as error:
         problem = f"expected the files of this version of kvtwin, found no {error} in them; run it again"
         raise InputError(str(folder), 0, "", problem) from error
     return replace(found, course=read_course(folder / COURSE))
+
+
+def _check_form(path: Path, document: Mapping[str, Any]) -> None:
+    """Every field that the tables are made of is there, and is of its kind; :class:`InputError` names one that is not."""
+    for name, (kind, words) in _FORM.items():
+        if not isinstance(document[name], kind):
+            found = repr(document[name])
+            problem = f"expected {words}, found {found if len(found) <= _SHOWN else found[:_SHOWN] + '...'}"
+            raise InputError(str(path), 0, name, problem)
+    if not document["pools"]:
+        raise InputError(str(path), 0, "pools", "expected at least one pool, found none")
 
 
 def _evidence(

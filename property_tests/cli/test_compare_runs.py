@@ -280,6 +280,34 @@ def test_what_cannot_be_compared_is_said_in_one_line(
         assert problem in answer.err and answer.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("totals", 5, "totals: expected a mapping, found 5"),
+        ("seed", "x", "seed: expected an integer, found 'x'"),
+        ("acceptance", None, "acceptance: expected a mapping, found None"),
+        ("pools", [], "pools: expected at least one pool, found none"),
+        ("violations", {"1": "INIT"}, "violations: expected a list, found {'1': 'INIT'}"),
+    ],
+)
+def test_a_result_whose_field_is_of_another_kind_is_told_with_that_field(
+    kvtwin: Command, folders: Callable[..., Path], tmp_path: Path, field: str, value: object, problem: str
+) -> None:
+    path = folders("unified", "run") / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    answer = kvtwin("compare", "hello", "x=run", "--builds", "unified", "--out", "out")
+    assert (answer.code, answer.out, answer.err) == (2, "", f"kvtwin: run/result.json: {problem}\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_lost_rows_of_its_requests_is_not_compared(kvtwin: Command, folders: Callable[..., Path]) -> None:
+    path = folders("unified", "run") / "requests.csv"
+    rows = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(rows[:-1]))
+    problem = f"expected the {len(rows) - 1} requests of the run, found {len(rows) - 2}"
+    assert kvtwin("compare", "run").err == f"kvtwin: run/requests.csv: {problem}\n"
+
+
 def test_a_page_of_folders_tells_the_stories_of_their_violations(kvtwin: Command, tmp_path: Path) -> None:
     assert kvtwin("run", "--build", "fault:target-cursor", "--out", "broken").code == 1
     assert kvtwin("compare", "broken", "--out", "out").code in (0, 1)
