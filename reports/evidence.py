@@ -138,7 +138,7 @@ def read_evidence(folder: Path, repeat: int = 0, label: str = "") -> Evidence:
 
 
 def _check_form(path: Path, document: Mapping[str, Any]) -> None:
-    """Every field that the tables are made of is there, and is of its kind; :class:`InputError` names one that is not."""
+    """Hold every field that the tables are made of to its kind; :class:`InputError` names one that is of another."""
     for name, (kind, words) in _FORM.items():
         if not isinstance(document[name], kind):
             found = repr(document[name])
