@@ -35,13 +35,13 @@ arithmetic: $(CROSSHAIR_STAMP)
 	$(BIN)/pytest --hypothesis-profile=crosshair property_tests/fuzz/test_formulas.py $(ARGS)
 
 test: lint
-	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-core: $(CLUSTER_STAMP)
-	$(BIN)/pytest -n $(WORKERS) --ignore=property_tests/gpu_room $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=property_tests/gpu_room $(ARGS)
 
 test-gpu: $(GPU_STAMP)
-	$(BIN)/pytest -n $(WORKERS) property_tests/gpu_room $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal property_tests/gpu_room $(ARGS)
 
 # pyright reads the types of torch, triton and Dask.
 lint: $(GPU_STAMP) $(CLUSTER_STAMP)

@@ -79,7 +79,7 @@ def test_several_results_replace_several_results_and_leave_none_of_the_old(kvtwi
     assert kvtwin("compare", "hello", "conversation", *builds, "--out", "runs").code == 0
     assert {path.name for path in (tmp_path / "runs").iterdir()} == {"kvtwin.json", "hello", "conversation"}
     assert kvtwin("run", "mtp_chain", "--out", "runs").code == 0
-    assert not [path for path in (tmp_path / "runs").iterdir() if path.is_dir()]
+    assert [path.name for path in (tmp_path / "runs").iterdir() if path.is_dir()] == ["course"]
     assert json.loads((tmp_path / "runs/result.json").read_text())["scenario"] == "mtp_chain"
 
 
@@ -87,4 +87,6 @@ def test_the_manifest_lists_what_lies_beside_it(kvtwin: Command, tmp_path: Path)
     kvtwin("run", "hello", "mtp_chain", "--out", "runs")
     group, one = (json.loads((tmp_path / path / "kvtwin.json").read_text()) for path in ("runs", "runs/hello"))
     assert (group["files"], group["folders"]) == ([], ["hello", "mtp_chain"])
-    assert {*one["files"], "kvtwin.json"} == {path.name for path in (tmp_path / "runs/hello").iterdir()}
+    beside = {path.name for path in (tmp_path / "runs/hello").iterdir()}
+    assert {*one["files"], *one["folders"], "kvtwin.json"} == beside
+    assert one["folders"] == ["course"]
