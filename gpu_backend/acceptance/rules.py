@@ -120,16 +120,17 @@ class Sampling:
         return (logits.double() / self.temperature + noise).argmax(-1)
 
     def draft(
-        self, logits: torch.Tensor, request: torch.Tensor, anchor: torch.Tensor
+        self, logits: torch.Tensor, request: torch.Tensor, anchor: torch.Tensor, first: int = 0
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Drafts int64 ``[rows, K]`` of the drafter's ``logits`` ``[rows, K, vocabulary]`` behind positions ``anchor``.
 
-        And the distribution they were drawn from, where the rule asks for it.
+        And the distribution they were drawn from, where the rule asks for it. A drafter whose logits hang on the drafts
+        before them asks slot by slot: ``logits`` are of slots ``first`` on.
         """
         if not self.proposes:
             return logits.argmax(-1), None
         q = self.spread(logits)
-        slot = torch.arange(logits.shape[1], device=logits.device)
+        slot = torch.arange(first, first + logits.shape[1], device=logits.device)
         counter = counters(self.seed, Purpose.DRAFT, request[:, None], anchor[:, None], slot)
         return (q.log() + gumbel(counter, q.shape[-1])).argmax(-1), q
 

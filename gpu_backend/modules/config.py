@@ -73,17 +73,25 @@ class TargetConfig(DecoderConfig):
 
 @dataclass(frozen=True, slots=True)
 class DrafterConfig(DecoderConfig):
-    """A DFlash drafter for targets of the same ``hidden`` and ``vocabulary``; embedding and head are the target's.
+    """A drafter for targets of the same ``hidden`` and ``vocabulary``; embedding and head are the target's.
 
-    ``taps`` are the target's layers whose outputs it reads. A block has ``block`` tokens, the anchor and masks, and
-    drafts are read from slot ``logits_start`` on: 1 where the anchor's own slot predicts nothing.
+    ``kind`` is its name in :mod:`model.drafter`. ``taps`` are the target's layers whose outputs it reads. A block has
+    ``block`` tokens, the anchor and masks, and drafts are read from slot ``logits_start`` on: 1 where the anchor's own
+    slot predicts nothing. ``dspark`` is DFlash whose logits are biased by the token before each slot, through a matrix
+    of rank ``markov_rank`` and a head of form ``markov`` (see :mod:`gpu_backend.modules.markov`); ``confidence`` names
+    what its confidence head reads, ``hidden`` states or those and the ``markov`` embedding, none without one.
     """
+
+    kind: str = "dflash"
 
     taps: tuple[int, ...] = field(default=())
     target_layers: int = 0
     block: int = 8
     mask_token: int = 0
     logits_start: int = 1
+    markov_rank: int = 0
+    markov: str = "vanilla"
+    confidence: str = ""
 
     @property
     def drafts(self) -> int:

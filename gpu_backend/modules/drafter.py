@@ -1,4 +1,4 @@
-"""DFlash drafter over paged K/V (arXiv 2602.06036).
+"""DFlash drafter over paged K/V (arXiv 2602.06036), and DSpark, which is DFlash with a Markov head (arXiv 2607.05147).
 
 Its context rows are the target's hidden features at the tapped layers, fused and projected into every layer's K and V:
 the row of position ``p`` depends on the target's states at ``p`` and on ``p`` alone. A block is the anchor, the last
@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from gpu_backend.backend import kernels_for
 from gpu_backend.modules.blocks import RowBlocks
 from gpu_backend.modules.config import DrafterConfig
 from gpu_backend.modules.layers import Layer, Norm, Projection, Rotary
+from gpu_backend.modules.markov import Choose, ConfidenceHead, Drafted, MarkovHead, draft_slots, greedily
 from gpu_backend.modules.stack import Runner, places, run_layers
 from gpu_backend.modules.step import Step
 from gpu_backend.modules.target import Target, place_for_inference
@@ -33,6 +35,8 @@ class Drafter(nn.Module):
         self.fc = Projection(len(config.taps) * config.hidden, config.hidden)
         self.hidden_norm = Norm(config.hidden, config.eps)
         self.rotary = Rotary(config)
+        self.markov_head = MarkovHead(config) if config.markov_rank else None
+        self.confidence_head = ConfidenceHead(config) if config.confidence else None
 
     def ready(self, device: torch.device | str, *, exact: bool = False) -> Drafter:
         """As :meth:`Target.ready`."""
@@ -67,9 +71,13 @@ class Drafter(nn.Module):
             paging = step.paging[group]
             self.run.kernels.store(paging.store(place, k, v), paging.writable)
 
-    @torch.no_grad()
     def forward(self, step: Step, target: Target) -> torch.Tensor:
-        """Logits of the drafts of each block, ``[rows, K, vocabulary]``; every row of ``step`` is one block.
+        """Logits of greedy drafts of each block, ``[rows, K, vocabulary]``; see :meth:`draft`."""
+        return self.draft(step, target).logits
+
+    @torch.no_grad()
+    def draft(self, step: Step, target: Target, choose: Choose = greedily) -> Drafted:
+        """The drafts of each block; every row of ``step`` is one block.
 
         ``step.token`` is :meth:`block_tokens`, its positions go on from the anchor's. The lengths of its paging count
         the context and the block.
@@ -78,9 +86,31 @@ class Drafter(nn.Module):
             self.stack, self.config, target.embed(step.token), self.rotary.at(step.position), step, self.run,
             causal=False,
         )  # fmt: skip
-        drafted = x.unflatten(0, (-1, self.config.block))[:, self.config.logits_start :].flatten(0, 1)
-        (logits,) = self.run.blocks(lambda rows: target.head(self.norm(rows)), drafted)
-        return logits.unflatten(0, (-1, self.config.drafts))
+        slots = x.unflatten(0, (-1, self.config.block))[:, self.config.logits_start :].flatten(0, 1)
+        anchor = step.token.unflatten(0, (-1, self.config.block))[:, 0]
+
+        def scored(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            hidden = self.norm(rows)
+            return hidden, *target.head(hidden)
+
+        hidden, logits = (part.unflatten(0, (-1, self.config.drafts)) for part in self.run.blocks(scored, slots))
+        drafted = draft_slots(self.markov_head, hidden, logits, anchor, choose, self.run.blocks)
+        return drafted._replace(confident=self.confidence(hidden, anchor, drafted.token))
+
+    def confidence(self, hidden: torch.Tensor, anchor: torch.Tensor, token: torch.Tensor) -> torch.Tensor | None:
+        """Chances of acceptance, see :class:`Drafted`, of drafts ``token`` from normed states ``[rows, K, hidden]``."""
+        if self.confidence_head is None:
+            return None
+        before = None
+        if self.markov_head is not None:
+            before = self.markov_head.markov_w1(torch.cat([anchor[:, None], token[:, :-1]], 1))
+        return self.confidence_head(hidden, before).sigmoid()
+
+    def logits_of(self, hidden: torch.Tensor, previous: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
+        """Logits ``[..., K, vocabulary]`` of normed states ``[..., K, hidden]`` where the tokens ``previous``
+        ``[..., K]`` before each slot are known, as in training; ``head`` ``[vocabulary, hidden]`` is the target's."""
+        logits = F.linear(hidden, head.to(hidden.dtype))
+        return logits if self.markov_head is None else logits + self.markov_head.block_bias(hidden, previous)
 
     def block_tokens(self, anchor: torch.Tensor) -> torch.Tensor:
         """Tokens of the blocks behind ``anchor`` int64 ``[rows]``: ``[rows * block]``, masks behind each anchor."""

@@ -25,10 +25,10 @@ def alone(partial: torch.Tensor) -> torch.Tensor:
 
 
 class Projection(nn.Linear):
-    """A matrix without a bias. Its weights are loaded or filled, so none are drawn for nothing."""
+    """A matrix, by default without a bias. Its weights are loaded or filled, so none are drawn for nothing."""
 
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__(inputs, outputs, bias=False)
+    def __init__(self, inputs: int, outputs: int, *, bias: bool = False) -> None:
+        super().__init__(inputs, outputs, bias=bias)
 
     def reset_parameters(self) -> None:
         """Leave the weights as they are."""

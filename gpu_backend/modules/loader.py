@@ -73,11 +73,26 @@ def drafter_config_of(folder: Path, target: TargetConfig) -> DrafterConfig:
     config = DrafterConfig(
         **_shape(found), dtype=target.dtype, windows=found.windows, taps=tuple(found.dflash_config.target_layer_ids),
         target_layers=found.num_target_layers, block=block, mask_token=found.dflash_config.mask_token_id,
-        logits_start=0 if found.dflash_config.sample_from_anchor else 1,
+        logits_start=0 if found.dflash_config.sample_from_anchor else 1, **_heads(found, file),
     )  # fmt: skip
     _require_kernels(config, found, file)
     _require_fit(config, target, file)
     return config
+
+
+def _heads(found: DrafterFile, file: str) -> dict[str, Any]:
+    """Kind and heads of a drafter."""
+    told = found.dflash_config
+    if found.architectures[0] != "DSparkDraftModel":
+        if told.markov_rank or told.enable_confidence_head:
+            raise InputError(file, 0, "architectures", "expected DSparkDraftModel, as the drafter has its heads")
+        return {}
+    confidence = ("markov" if told.confidence_head_with_markov else "hidden") if told.enable_confidence_head else ""
+    if confidence == "markov" and not told.markov_rank:
+        raise InputError(file, 0, "dflash_config.markov_rank", "expected a rank, as the confidence head reads it")
+    return {
+        "kind": "dspark", "markov_rank": told.markov_rank, "markov": told.markov_head_type, "confidence": confidence,
+    }  # fmt: skip
 
 
 def _json_of(folder: Path) -> tuple[str, dict[str, Any]]:

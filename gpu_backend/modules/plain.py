@@ -152,7 +152,8 @@ class PlainDrafter(PlainStack):
     def block(self, anchor: int, context: DenseCache, target: PlainTarget, hidden: int = 0) -> torch.Tensor:
         """Logits ``[K, vocabulary]`` of the drafts behind ``anchor``, which stands behind the context.
 
-        Rows below ``hidden`` are not read.
+        With a Markov head each slot is biased by the greedy draft of the one before it. Rows below ``hidden`` are not
+        read.
         """
         start = context.length
         ids = torch.full((self.config.block,), self.config.mask_token, device=self.device)
@@ -168,4 +169,25 @@ class PlainDrafter(PlainStack):
             if window is not None:
                 seen = seen & (position[:, None] - key[None] < window)
             x = self.behind_attention(x, self.attend(q, *context.extended(layer, k, v), seen), layer)
-        return target.head(self.norm(x, "norm.weight"))[self.config.logits_start :]
+        states = self.norm(x, "norm.weight")[self.config.logits_start :]
+        logits = target.head(states)
+        return self.chained(anchor, states, logits) if self.config.markov_rank else logits
+
+    def chained(self, anchor: int, hidden: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        """``logits`` ``[K, vocabulary]`` with the Markov head's bias; ``hidden`` ``[K, hidden]`` is normed."""
+        weights = {name.removeprefix("markov_head."): tensor for name, tensor in self.weights.items()}
+        state = torch.zeros(self.config.markov_rank, dtype=self.dtype, device=self.device)
+        before, found = anchor, []
+        for own, base in zip(hidden, logits, strict=True):
+            read = weights["markov_w1.weight"][before]
+            if self.config.markov == "gated":
+                gate = weights["gate_proj.weight"] @ torch.cat([own, read]) + weights["gate_proj.bias"]
+                read = read / (1 + (-gate).exp())
+            if self.config.markov == "rnn":
+                joint = weights["joint_proj.weight"] @ torch.cat([state, read, own]) + weights["joint_proj.bias"]
+                forget, new, read = joint.reshape(3, -1)
+                state = new.tanh() + (state - new.tanh()) / (1 + (-forget).exp())
+                read = read.tanh()
+            found.append(base + weights["markov_w2.weight"] @ read)
+            before = int(found[-1].argmax())
+        return torch.stack(found)

@@ -138,11 +138,14 @@ class RowModels:
         assert self.drafter is not None
         step = shape.step(self.drafter.block_tokens(anchor), start if draft_start is None else draft_start, lanes)
         step.position = shape.positions(start)
-        logits = self.drafter(step, self.target)
-        self.drafts[slot], offered = self.sampling.draft(logits, self.key[slot], start.long())
-        if self.proposal is not None and offered is not None:
-            self.proposal[slot] = offered
-        return logits
+        key, place = self.key[slot], start.long()
+        drafted = self.drafter.draft(
+            step, self.target, lambda logits, first: self.sampling.draft(logits, key, place, first)
+        )  # fmt: skip
+        self.drafts[slot] = drafted.token
+        if self.proposal is not None and drafted.offered is not None:
+            self.proposal[slot] = drafted.offered
+        return drafted.logits
 
     def _fold(
         self,

@@ -86,17 +86,26 @@ def _target_keys(config: TargetConfig) -> dict[str, Any]:
 
 
 def _drafter_keys(config: DrafterConfig) -> dict[str, Any]:
+    nested: dict[str, Any] = {
+        "mask_token_id": config.mask_token,
+        "target_layer_ids": list(config.taps),
+        "block_size": config.block,
+        "sample_from_anchor": config.logits_start == 0,
+    }
+    if config.kind == "dspark":
+        nested |= {
+            "projector_type": "dspark",
+            "markov_rank": config.markov_rank,
+            "markov_head_type": config.markov,
+            "enable_confidence_head": bool(config.confidence),
+            "confidence_head_with_markov": config.confidence == "markov",
+        }
     return {
-        "architectures": ["DFlashDraftModel"],
+        "architectures": ["DSparkDraftModel" if config.kind == "dspark" else "DFlashDraftModel"],
         **_shared_keys(config),
         "tie_word_embeddings": False,
         "is_causal": False,
         "num_target_layers": config.target_layers,
         "block_size": config.block,
-        "dflash_config": {
-            "mask_token_id": config.mask_token,
-            "target_layer_ids": list(config.taps),
-            "block_size": config.block,
-            "sample_from_anchor": config.logits_start == 0,
-        },
+        "dflash_config": nested,
     }

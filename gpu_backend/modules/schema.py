@@ -12,7 +12,7 @@ from scenarios.errors import InputError, field_name, quote
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TARGETS = ("Qwen3ForCausalLM", "LlamaForCausalLM")
-DRAFTERS = ("DFlashDraftModel",)
+DRAFTERS = ("DFlashDraftModel", "DSparkDraftModel")
 DFLASH2 = ("selector_rank", "selector_top_k", "conv_kernel_size", "conv_group_size")
 
 NEUTRAL = {
@@ -99,6 +99,10 @@ class Dflash(BaseModel):
     target_layer_ids: Annotated[list[Place], Field(min_length=1)]
     block_size: Annotated[int, Field(strict=True, ge=2)] | None = None
     sample_from_anchor: bool = False
+    markov_rank: Place = 0
+    markov_head_type: Literal["vanilla", "gated", "rnn"] = "vanilla"
+    enable_confidence_head: bool = False
+    confidence_head_with_markov: bool = False
 
 
 class DrafterFile(DecoderFile):
@@ -147,14 +151,12 @@ def refuse_drafter(values: Mapping[str, Any], file: str) -> None:
         for place, keys in (("", values), ("dflash_config.", inner)):
             if key in keys:
                 raise InputError(file, 0, place + key, "DFlash2 checkpoints are not supported")
-    if "projector_type" in inner and inner["projector_type"] != "dflash":
+    if inner.get("projector_type", "dflash") not in ("dflash", "dspark"):
         problem = f"{quote(inner['projector_type'])} heads are not supported"
         raise InputError(file, 0, "dflash_config.projector_type", problem)
-    for place, keys in (("", values), ("dflash_config.", inner)):
-        if keys.get("markov_rank"):
-            raise InputError(file, 0, f"{place}markov_rank", "DSpark's Markov head is not supported")
-        if keys.get("enable_confidence_head"):
-            raise InputError(file, 0, f"{place}enable_confidence_head", "confidence heads are not supported")
+    for key in ("markov_rank", "markov_head_type", "enable_confidence_head", "confidence_head_with_markov"):
+        if values.get(key):
+            raise InputError(file, 0, key, f"expected dflash_config.{key}, found it at the top")
     if values.get("draft_vocab_size") not in (None, values.get("vocab_size")):
         raise InputError(file, 0, "draft_vocab_size", "reduced draft vocabularies are not supported")
     _refuse_shared(values, file)

@@ -46,6 +46,7 @@ TIMING = TargetConfig(
     vocabulary=4096, hidden=1024, layers=32, heads=32, kv_heads=8, head_dim=128, intermediate=2048, positions=262_144,
     dtype=torch.bfloat16, tied=False,
 )  # fmt: skip
+TABLES = {"embed_tokens": 0.5, "markov_w1": 1.0}  # scales of tables, whose rows are looked up
 SIZES = {"tiny": TINY, "small": SMALL, "timing": TIMING}
 
 
@@ -62,14 +63,17 @@ def default_taps(layers: int, count: int) -> tuple[int, ...]:
 
 def drafter_for(
     target: TargetConfig, *, layers: int = 2, block: int = 4, window: int | None = None, kv_heads: int | None = None,
-    taps: int = 3, logits_start: int = 1,
+    taps: int = 3, logits_start: int = 1, markov_rank: int = 0,
 ) -> DrafterConfig:  # fmt: skip
-    """Configuration of a drafter with the target's shape; ``taps`` counts tapped layers, all get ``window``."""
+    """Configuration of a drafter with the target's shape; ``taps`` counts tapped layers, all get ``window``.
+
+    With a ``markov_rank`` it is DSpark.
+    """
     return DrafterConfig(
         target.vocabulary, target.hidden, layers, target.heads, kv_heads or target.kv_heads, target.head_dim,
         target.intermediate, target.positions, target.theta, target.eps, windows=(window,) * layers,
         dtype=target.dtype, taps=default_taps(target.layers, taps), target_layers=target.layers, block=block,
-        mask_token=1, logits_start=logits_start,
+        mask_token=1, logits_start=logits_start, kind="dspark" if markov_rank else "dflash", markov_rank=markov_rank,
     )  # fmt: skip
 
 
@@ -103,10 +107,14 @@ def fill(module: Filled, layers: int, name: str) -> Filled:
     with torch.no_grad():
         for parameter_name, parameter in module.named_parameters():
             values = _uniform(f"{name} {parameter_name}", parameter.shape)
+            if parameter_name.endswith(".bias"):
+                parameter.copy_(values / 2)
+                continue
             if parameter.ndim == 1:
                 parameter.copy_((1 + values / 4) * (2 if "q_norm" in parameter_name else 1))
                 continue
-            scale = 0.5 if "embed_tokens" in parameter_name else parameter.shape[1] ** -0.5
+            scale = parameter.shape[1] ** -0.5
+            scale = next((own for name, own in TABLES.items() if name in parameter_name), scale)
             if parameter_name.endswith(("o_proj.weight", "down_proj.weight")):
                 scale *= (2 / layers) ** 0.5
             parameter.copy_(values * (scale * 3**0.5))

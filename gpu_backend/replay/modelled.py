@@ -37,6 +37,7 @@ from scenarios.errors import InputError
 
 VOCABULARY = 1 << 18  # token ids of the largest table of embeddings that is drawn
 KINDS = ("dflash", "dspark")
+MARKOV_RANK = 16  # of tier T0's DSpark
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,10 @@ def models_for(config: EngineConfig, seed: int, device: torch.device, *, exact: 
         TINY, vocabulary=config.vocabulary, layers=layers, positions=limits.max_seq_len + limits.page_size, dtype=dtype,
         windows=tuple(windows[layer % len(windows)] for layer in range(layers)),
     )  # fmt: skip
-    drafter = drafter_for(target, block=config.drafter.drafts, window=config.drafter.window, logits_start=0)
+    rank = MARKOV_RANK if config.drafter.kind == "dspark" else 0
+    drafter = drafter_for(
+        target, block=config.drafter.drafts, window=config.drafter.window, logits_start=0, markov_rank=rank
+    )  # fmt: skip
     return _made(target, drafter, seed, device, exact)
 
 

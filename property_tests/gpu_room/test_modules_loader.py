@@ -198,16 +198,23 @@ REFUSED_DRAFTERS = {
         setting("dflash_config.conv_kernel_size", 2),
         "dflash_config.conv_kernel_size: DFlash2 checkpoints are not supported",
     ),
-    "DSpark of SpecForge": (
-        setting("dflash_config.projector_type", "dspark"),
-        "dflash_config.projector_type: 'dspark' heads are not supported",
+    "a head of another projector": (
+        setting("dflash_config.projector_type", "domino"),
+        "dflash_config.projector_type: 'domino' heads are not supported",
     ),
-    "DSpark's head": (setting("markov_rank", 256), "markov_rank: DSpark's Markov head is not supported"),
-    "confidence head": (
+    "DSpark's head at the top": (
+        setting("markov_rank", 256),
+        "markov_rank: expected dflash_config.markov_rank, found it at the top",
+    ),
+    "DSpark's head under DFlash's name": (
+        setting("dflash_config.markov_rank", 8),
+        "architectures: expected DSparkDraftModel, as the drafter has its heads",
+    ),
+    "a confidence head under DFlash's name": (
         setting("dflash_config.enable_confidence_head", True),
-        "dflash_config.enable_confidence_head: confidence heads are not supported",
+        "architectures: expected DSparkDraftModel, as the drafter has its heads",
     ),
-    "DeepSpec": (setting("architectures", ["Qwen3DSparkModel"]), "architectures: expected DFlashDraftModel, found"),
+    "DeepSpec": (setting("architectures", ["Qwen3DSparkModel"]), "architectures: expected DFlashDraftModel or DSp"),
     "speculators": (
         setting("speculators_model_type", "dflash"),
         "speculators_model_type: the speculators packaging is not supported",

@@ -1,0 +1,50 @@
+"""DSpark in a replay: its blocks are drafted slot by slot, eagerly and in graphs, as plain speculation drafts them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gpu_backend.acceptance.metrics import accept_trace
+from gpu_backend.modules.plain import PlainDrafter, PlainTarget
+from gpu_backend.modules.speculate import speculate_plain
+from gpu_backend.replay.modelled import models_for
+from gpu_backend.replay.natural import WEIGHTS
+from model.ops import Submit
+from model.tokens import prompt_tokens
+from property_tests.gpu_room.test_replay_natural import FEW_WORDS, PADDED, natural, scenario_of
+from sim.rulespec import find
+
+ONE = FEW_WORDS.replace("copies: 3", "copies: 1") + "drafter: {kind: dspark}\n"
+GRAPHED = PADDED.replace("output: 24", "output: 10") + "drafter: {kind: dspark}\n"
+
+
+def test_tokens_and_accept_traces_equal_plain_speculation(device: torch.device) -> None:
+    """Behind the first generation step, which verifies placeholders."""
+    scenario = scenario_of(ONE)
+    replayed = natural(scenario, device, exact=True)
+    assert replayed.findings == () and replayed.exit_code == 0 and replayed.trace is not None
+    (spec,) = [op.spec for op in replayed.trace.ops if isinstance(op, Submit)]
+    config = scenario.engine_config(find(scenario.build))
+    models = models_for(config, WEIGHTS, device, exact=True)
+    assert models.drafter.config.kind == "dspark" and models.drafter.markov_head is not None
+    prompt = prompt_tokens(spec.prompt, config.vocabulary).tolist()
+    target = PlainTarget(models.target.config, models.target.state_dict())
+    drafter = PlainDrafter(models.drafter.config, models.drafter.state_dict())
+    wanted, steps = speculate_plain(target, drafter, [*prompt, spec.output[0]], spec.max_new_tokens - 1)
+    assert list(spec.output[1 : spec.max_new_tokens]) == wanted[: spec.max_new_tokens - 1]
+    assert replayed.measured is not None
+    trace = [committed for _, committed in accept_trace(replayed.measured.steps, 0)]
+    assert trace[: len(steps) - 1] == steps[:-1] and max(steps[:-1]) > 1
+
+
+@pytest.mark.parametrize("sampling", ["greedy", "block"])
+def test_graphs_commit_what_eager_steps_do(device: torch.device, sampling: str) -> None:
+    eager, graphs = (
+        natural(scenario_of(GRAPHED), device, exact=True, graphs=wanted, sampling=sampling) for wanted in (False, True)
+    )
+    assert graphs.findings == () and graphs.exit_code == 0
+    assert graphs.trace is not None and eager.trace is not None
+    assert graphs.trace.ops == eager.trace.ops, "tokens and accepted counts"
+    assert graphs.trace.memory_digest == eager.trace.memory_digest
+    assert sum(worker.in_graphs for worker in graphs.workers) > 3
