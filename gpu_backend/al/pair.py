@@ -12,7 +12,7 @@ import torch
 from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.acceptance.weights import DRAFTER, TARGET, open_pair
 from gpu_backend.modules.config import DecoderConfig
-from gpu_backend.modules.drafter import Drafter
+from gpu_backend.modules.drafters import AnyDrafter
 from gpu_backend.modules.loader import load_pair
 from gpu_backend.modules.target import Target
 from gpu_backend.modules.tier0 import TINY, drafter_for, random_pair
@@ -29,7 +29,7 @@ class LoadedPair:
 
     name: str
     target: Target
-    drafter: Drafter
+    drafter: AnyDrafter
     sha256: dict[str, str]
     exact: bool
 

@@ -71,29 +71,38 @@ class TargetConfig(DecoderConfig):
     tied: bool = True
 
 
+CHAINED = ("eagle3", "mtp-eagle", "mtp")  # kinds whose cells take the token behind them, and attend earlier cells
+
+
 @dataclass(frozen=True, slots=True)
 class DrafterConfig(DecoderConfig):
     """A drafter for targets of the same ``hidden`` and ``vocabulary``; embedding and head are the target's.
 
-    ``kind`` is its name in :mod:`model.drafter`. ``taps`` are the target's layers whose outputs it reads. A block has
-    ``block`` tokens, the anchor and masks, and drafts are read from slot ``logits_start`` on: 1 where the anchor's own
-    slot predicts nothing. ``dspark`` is DFlash whose logits are biased by the token before each slot, through a matrix
-    of rank ``markov_rank`` and a head of form ``markov`` (see :mod:`gpu_backend.modules.markov`); ``confidence`` names
-    what its confidence head reads, ``hidden`` states or those and the ``markov`` embedding, none without one.
+    ``kind`` is a name of :data:`model.drafter.KINDS`, ``taps`` are the target's layers whose outputs it reads. A block
+    has ``block`` tokens, the anchor and masks, and drafts are read from slot ``logits_start`` on: 1 where the anchor's
+    own slot predicts nothing. ``dspark`` is DFlash whose logits are biased by the token before each slot, through a
+    matrix of rank ``markov_rank`` and a head of form ``markov`` (see :mod:`gpu_backend.modules.markov`); ``confidence``
+    names what its confidence head reads, ``hidden`` states or those and the ``markov`` embedding, none without one.
+    A chain has ``depth`` modules of a layer each and drafts ``block`` tokens one by one.
     """
 
     kind: str = "dflash"
-
     taps: tuple[int, ...] = field(default=())
     target_layers: int = 0
     block: int = 8
     mask_token: int = 0
     logits_start: int = 1
+    depth: int = 1
     markov_rank: int = 0
     markov: str = "vanilla"
     confidence: str = ""
 
     @property
+    def chained(self) -> bool:
+        """Whether it drafts token by token, behind cells that look ahead."""
+        return self.kind in CHAINED
+
+    @property
     def drafts(self) -> int:
-        """K, the drafts of one block."""
-        return self.block - self.logits_start
+        """K, the drafts of one pass."""
+        return self.block if self.chained else self.block - self.logits_start

@@ -85,20 +85,21 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
 
 
 class Attention(nn.Module):
-    """Projections of one layer's attention; heads may be a rank's share."""
+    """Projections of one layer's attention; heads may be a rank's share. ``inputs`` is the hidden size unless said."""
 
-    def __init__(self, config: DecoderConfig) -> None:
+    def __init__(self, config: DecoderConfig, inputs: int | None = None) -> None:
         super().__init__()
         self.dim = config.head_dim
-        self.q_proj = Projection(config.hidden, config.heads * self.dim)
-        self.k_proj = Projection(config.hidden, config.kv_heads * self.dim)
-        self.v_proj = Projection(config.hidden, config.kv_heads * self.dim)
+        inputs = inputs or config.hidden
+        self.q_proj = Projection(inputs, config.heads * self.dim)
+        self.k_proj = Projection(inputs, config.kv_heads * self.dim)
+        self.v_proj = Projection(inputs, config.kv_heads * self.dim)
         self.o_proj = Projection(config.heads * self.dim, config.hidden)
         self.q_norm = Norm(self.dim, config.eps) if config.qk_norm else nn.Identity()
         self.k_norm = Norm(self.dim, config.eps) if config.qk_norm else nn.Identity()
 
     def queries(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        """Queries of ``x`` ``[tokens, hidden]``: ``[tokens, heads, head_dim]``."""
+        """Queries of ``x`` ``[tokens, inputs]``: ``[tokens, heads, head_dim]``."""
         return rotate(self.q_norm(self.q_proj(x).unflatten(-1, (-1, self.dim))), cos, sin)
 
     def keys_values(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
+from gpu_backend.modules.chain_schema import chain_config, is_chain
 from gpu_backend.modules.config import DecoderConfig, DrafterConfig, TargetConfig
-from gpu_backend.modules.drafter import Drafter
+from gpu_backend.modules.drafters import AnyDrafter, drafter_module
 from gpu_backend.modules.schema import DecoderFile, DrafterFile, TargetFile, parse, refuse_drafter, refuse_target
 from gpu_backend.modules.target import Target
 from gpu_backend.modules.weights import read_weights
@@ -30,11 +31,14 @@ def load_pair(
     *,
     exact: bool = False,
     dtype: torch.dtype | None = None,
-) -> tuple[Target, Drafter]:
-    """A target and its drafter, ready on ``device``; both compute in ``dtype``, by default the target file's."""
+) -> tuple[Target, AnyDrafter]:
+    """A target and its drafter, of the kind that its file names, ready on ``device``.
+
+    Both compute in ``dtype``, by default the target file's.
+    """
     drafter_config = drafter_config_of(drafter_folder, target_config_of(target_folder))
     target = load_target(target_folder, drafter_config.taps, dtype)
-    drafter = Drafter(replace(drafter_config, dtype=target.config.dtype))
+    drafter = drafter_module(replace(drafter_config, dtype=target.config.dtype))
     drafter.load_state_dict(read_weights(drafter_folder, drafter.state_dict(), target.config.dtype))
     return target.ready(device, exact=exact), drafter.ready(device, exact=exact)
 
@@ -65,6 +69,11 @@ def target_config_of(folder: Path) -> TargetConfig:
 def drafter_config_of(folder: Path, target: TargetConfig) -> DrafterConfig:
     """The configuration of a drafter for ``target``."""
     file, values = _json_of(folder)
+    if is_chain(values):
+        config, shape = chain_config(values, file, target, _shape)
+        _require_kernels(config, shape, file)
+        _require_target(config, target, file)
+        return config
     refuse_drafter(values, file)
     found: DrafterFile = parse(DrafterFile, values, file)
     block = found.dflash_config.block_size or found.block_size
@@ -140,8 +149,8 @@ def _require_kernels(config: DecoderConfig, found: DecoderFile, file: str) -> No
         raise InputError(file, 0, field, "expected the window of the sliding layers, found none")
 
 
-def _require_fit(config: DrafterConfig, target: TargetConfig, file: str) -> None:
-    """``InputError`` if the drafter was made for another target, or its block does not fit its window."""
+def _require_target(config: DrafterConfig, target: TargetConfig, file: str) -> None:
+    """``InputError`` if the drafter was made for another target."""
     pairs = (
         ("vocab_size", config.vocabulary, target.vocabulary),
         ("hidden_size", config.hidden, target.hidden),
@@ -150,6 +159,11 @@ def _require_fit(config: DrafterConfig, target: TargetConfig, file: str) -> None
     for field, found, wanted in pairs:
         if found != wanted:
             raise InputError(file, 0, field, f"expected the target's {wanted}, found {found}")
+
+
+def _require_fit(config: DrafterConfig, target: TargetConfig, file: str) -> None:
+    """``InputError`` if the drafter was made for another target, or its block does not fit its window."""
+    _require_target(config, target, file)
     last = target.layers - 1
     for place, tap in enumerate(config.taps):
         field = f"dflash_config.target_layer_ids[{place}]"

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gpu_backend.modules.chain_schema import EAGLE3, MTP
 from gpu_backend.modules.config import DecoderConfig, DrafterConfig, TargetConfig
 from gpu_backend.modules.loader import CONFIG
 from gpu_backend.modules.schema import DTYPES
@@ -86,6 +87,8 @@ def _target_keys(config: TargetConfig) -> dict[str, Any]:
 
 
 def _drafter_keys(config: DrafterConfig) -> dict[str, Any]:
+    if config.chained:
+        return _chain_keys(config)
     nested: dict[str, Any] = {
         "mask_token_id": config.mask_token,
         "target_layer_ids": list(config.taps),
@@ -109,3 +112,17 @@ def _drafter_keys(config: DrafterConfig) -> dict[str, Any]:
         "block_size": config.block,
         "dflash_config": nested,
     }
+
+
+def _chain_keys(config: DrafterConfig) -> dict[str, Any]:
+    found = {
+        **_shared_keys(config),
+        "tie_word_embeddings": False,
+        "draft_vocab_size": config.vocabulary,
+        "num_target_layers": config.target_layers,
+        "num_speculative_tokens": config.drafts,
+    }
+    if config.kind == "eagle3":
+        tapped = {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": list(config.taps)}
+        return {"architectures": [EAGLE3], **found, "eagle_config": tapped}
+    return {"architectures": [MTP], **found, "num_nextn_predict_layers": config.depth}

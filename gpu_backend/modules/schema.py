@@ -134,7 +134,7 @@ def _expected(message: str) -> str:
 
 def refuse_target(values: Mapping[str, Any], file: str) -> None:
     """``InputError`` for the first thing in a target's file that this backend has no code for."""
-    _refuse_shared(values, file)
+    refuse_shared(values, file)
     _refuse_architecture(values, TARGETS, file)
     for key in ("attention_bias", "mlp_bias"):
         if values.get(key):
@@ -159,7 +159,7 @@ def refuse_drafter(values: Mapping[str, Any], file: str) -> None:
             raise InputError(file, 0, key, f"expected dflash_config.{key}, found it at the top")
     if values.get("draft_vocab_size") not in (None, values.get("vocab_size")):
         raise InputError(file, 0, "draft_vocab_size", "reduced draft vocabularies are not supported")
-    _refuse_shared(values, file)
+    refuse_shared(values, file)
     _refuse_architecture(values, DRAFTERS, file)
     if nested is None:
         raise InputError(file, 0, "dflash_config", "expected the packaging of z-lab's DFlash, found no such key")
@@ -180,7 +180,8 @@ def _refuse_architecture(values: Mapping[str, Any], known: tuple[str, ...], file
         raise InputError(file, 0, "architectures", f"expected {' or '.join(known)}, found {quote(found[0])}")
 
 
-def _refuse_shared(values: Mapping[str, Any], file: str) -> None:
+def refuse_shared(values: Mapping[str, Any], file: str) -> None:
+    """``InputError`` for quantised weights, scaled rotations and other activations, wherever they are told."""
     if values.get("quantization_config") is not None:
         found = values["quantization_config"]
         method = found.get("quant_method", "?") if isinstance(found, Mapping) else found

@@ -45,16 +45,32 @@ def run_layers(
     """
     tapped: dict[int, torch.Tensor] = {}
     wanted = tuple(taps)
-    groups = config.groups
-    for number, (layer, (group, place)) in enumerate(zip(layers, places(config), strict=True)):
-        paging = step.paging[group]
-        q, k, v = run.blocks(layer.project, x, *rotation)
-        run.kernels.store(paging.store(place, k, v), paging.writable)
-        out = torch.empty_like(q) if step.calls else torch.zeros_like(q)
-        for rows in step.calls:
-            call = paging.attention(place, rows, q, out, causal=causal, window_left=groups[group].window_left)
-            run.kernels.attend(call, paging.readable, rows.widths)
-        (x,) = run.blocks(layer.finish, x, out)
+    for number, layer in enumerate(layers):
+        x = run_layer(layer, number, config, x, rotation, step, run, causal=causal)
         if number in wanted:
             tapped[number] = x
     return x, [tapped[number] for number in wanted]
+
+
+def run_layer(
+    layer: Layer,
+    number: int,
+    config: DecoderConfig,
+    x: torch.Tensor,
+    rotation: tuple[torch.Tensor, torch.Tensor],
+    step: Step,
+    run: Runner,
+    *,
+    causal: bool,
+) -> torch.Tensor:
+    """Take ``x`` through layer ``number`` of ``config``: K/V is stored, then read; returns the stream behind it."""
+    group, place = places(config)[number]
+    paging = step.paging[group]
+    q, k, v = run.blocks(layer.project, x, *rotation)
+    run.kernels.store(paging.store(place, k, v), paging.writable)
+    out = torch.empty_like(q) if step.calls else torch.zeros_like(q)
+    for rows in step.calls:
+        call = paging.attention(place, rows, q, out, causal=causal, window_left=config.groups[group].window_left)
+        run.kernels.attend(call, paging.readable, rows.widths)
+    (x,) = run.blocks(layer.finish, x, out)
+    return x

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from gpu_backend.modules.config import DrafterConfig, TargetConfig
-from gpu_backend.modules.drafter import Drafter
+from gpu_backend.modules.drafters import AnyDrafter, drafter_module
 from gpu_backend.modules.target import Target
 from model.tokens import named_seed
 
@@ -77,19 +77,37 @@ def drafter_for(
     )  # fmt: skip
 
 
+def chain_for(
+    target: TargetConfig, kind: str, *, drafts: int, depth: int = 1, window: int | None = None,
+    taps: tuple[int, ...] | None = None,
+) -> DrafterConfig:  # fmt: skip
+    """Configuration of a drafter with the target's shape that drafts ``drafts`` tokens one by one.
+
+    ``kind`` is eagle3, mtp-eagle (both with one module) or mtp, of which ``depth`` modules draft a token each. EAGLE3
+    taps ``taps``, three layers unless said; MTP takes the target's last state, ahead of its final norm.
+    """
+    chosen = default_taps(target.layers, 3) if taps is None else taps
+    return DrafterConfig(
+        target.vocabulary, target.hidden, depth, target.heads, target.kv_heads, target.head_dim, target.intermediate,
+        target.positions, target.theta, target.eps, target.qk_norm, (window,) * depth, target.dtype,
+        taps=chosen if kind == "eagle3" else (target.layers - 1,), target_layers=target.layers, block=drafts,
+        logits_start=0, kind=kind, depth=depth,
+    )  # fmt: skip
+
+
 def random_target(config: TargetConfig, seed: int, taps: tuple[int, ...] = ()) -> Target:
     """A target with weights of ``seed``, on the CPU in float32 until it is made ready."""
     return fill(Target(config, taps), config.layers, f"target {seed}")
 
 
-def random_drafter(config: DrafterConfig, seed: int) -> Drafter:
+def random_drafter(config: DrafterConfig, seed: int) -> AnyDrafter:
     """A drafter with weights of ``seed``."""
-    return fill(Drafter(config), config.layers, f"drafter {seed}")
+    return fill(drafter_module(config), config.layers, f"drafter {seed}")
 
 
 def random_pair(
     target: TargetConfig, drafter: DrafterConfig, seed: int, device: torch.device | str, *, exact: bool = False
-) -> tuple[Target, Drafter]:
+) -> tuple[Target, AnyDrafter]:
     """Target and drafter of one seed, ready on ``device``; the drafter computes in the target's dtype."""
     drafter = replace(drafter, dtype=target.dtype)
     return (

@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 
 from gpu_backend.modules.config import DrafterConfig, TargetConfig
+from gpu_backend.modules.drafters import in_blocks
 from gpu_backend.modules.layers import Reduce
 from gpu_backend.modules.ranks import drafter_of_rank, rank_config, target_of_rank
 from gpu_backend.modules.tier0 import TINY, drafter_for, random_drafter, random_target
@@ -50,7 +51,7 @@ def share_of(
     whole: tuple[TargetConfig, DrafterConfig], seed: int, rank: int, ranks: int, reduce: Reduce, device: torch.device
 ) -> Models:
     """The share of ``rank`` in both, ready on ``device``; of a single rank that is the whole."""
-    target, drafter = random_target(whole[0], seed, whole[1].taps), random_drafter(whole[1], seed)
+    target, drafter = random_target(whole[0], seed, whole[1].taps), in_blocks(random_drafter(whole[1], seed))
     if ranks > 1:
         target = target_of_rank(target, rank, ranks, reduce)
         drafter = drafter_of_rank(drafter, rank, ranks, reduce)

@@ -17,7 +17,7 @@ from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.calls import AttentionCall, StoreCall
 from gpu_backend.layout import GUARD_PAGE, PoolLayout
 from gpu_backend.modules.config import DrafterConfig, TargetConfig
-from gpu_backend.modules.drafter import Drafter
+from gpu_backend.modules.drafters import AnyDrafter, in_blocks
 from gpu_backend.modules.row_models import RowModels
 from gpu_backend.modules.stack import Runner
 from gpu_backend.modules.target import Target
@@ -55,7 +55,7 @@ class Models:
     """Target and drafter of one replay, the content of the pools that hold their rows, and how drafts are judged."""
 
     target: Target
-    drafter: Drafter
+    drafter: AnyDrafter
     content: Modelled
     exact: bool
     sampling: Sampling = field(default_factory=Sampling)
@@ -139,7 +139,7 @@ class ModelRows:
     def __init__(self, memory: DeviceMemory, models: Models, verify: VerifyRows, *, evidence: bool = False) -> None:
         self.memory, self.models, self.rule = memory, models, verify
         self.evidence = evidence and models.sampling.proposes
-        target, drafter = copy(models.target), copy(models.drafter)  # cold runs keep their own kernels
+        target, drafter = copy(models.target), copy(in_blocks(models.drafter))  # cold runs keep their own kernels
         target.run = Runner(PoolKernels(memory), target.run.blocks)  # pyright: ignore[reportArgumentType]
         drafter.run = Runner(PoolKernels(memory), drafter.run.blocks)  # pyright: ignore[reportArgumentType]
         width = 1 + drafter.config.drafts

@@ -21,6 +21,7 @@ from gpu_backend.acceptance.judge import ColdTokens
 from gpu_backend.acceptance.rules import Rule
 from gpu_backend.backend import Kernels
 from gpu_backend.modules.cold import NEAR_ROWS, ColdRows, cold_run
+from gpu_backend.modules.drafters import in_blocks
 from gpu_backend.replay.agreed import Agreed, Ran
 from gpu_backend.replay.columns import DeviceColumn
 from gpu_backend.replay.executor import DeviceWorld
@@ -217,7 +218,7 @@ class JudgedWorld(ModelledWorld):
             models, known = self.models, self.memory.known[row.owner]
             stream, output, prompt = known.stream, known.spec.output, known.stream.prompt_length
             tokens = stream.tokens(0, max(prompt, prompt + len(output) - 1)).tolist()
-            logits, rows = cold_run(models.target, models.drafter, prompt, tokens, self.memory.page_size)
+            logits, rows = cold_run(models.target, in_blocks(models.drafter), prompt, tokens, self.memory.page_size)
             key, dtype = signed(known.spec.output_seed), models.content.dtype
             told = ColdTokens(logits, prompt, output, key, models.sampling, dtype, exact=models.exact)
             self._cold = {owner: cold for owner, cold in self._cold.items() if owner in self.memory.known}

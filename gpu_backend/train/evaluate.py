@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from gpu_backend.acceptance.metrics import LENGTHS, Measured, Steps
 from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.modules.drafter import Drafter
+from gpu_backend.modules.drafters import in_blocks
 from gpu_backend.modules.loader import load_pair, target_config_of
 from gpu_backend.modules.target import Target
 from gpu_backend.train.dense import Passes, attend, context_kv, run_target, window_of
@@ -40,7 +41,8 @@ def evaluate(folder: Path, recipe: Recipe, device: torch.device, generated: int 
         recover(folder / stage)
         read_json(folder / stage / PROGRESS, stage)
     target_fits(folder, target_config_of(folder / TARGET), recipe)
-    target, drafter = load_pair(folder / TARGET, folder / DRAFTER, device)
+    target, loaded = load_pair(folder / TARGET, folder / DRAFTER, device)
+    drafter = in_blocks(loaded)
     ids = torch.tensor([prompt["ids"] for prompt in prompts], device=device)
     tables = {
         name: _figures(measure(target, drafter, ids, generated, placeholders=placeholders), generated)

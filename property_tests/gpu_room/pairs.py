@@ -8,6 +8,7 @@ import torch
 
 from gpu_backend.modules.config import DrafterConfig, TargetConfig
 from gpu_backend.modules.drafter import Drafter
+from gpu_backend.modules.drafters import in_blocks
 from gpu_backend.modules.own_pages import OwnPages
 from gpu_backend.modules.plain import DenseCache, PlainDrafter, PlainTarget
 from gpu_backend.modules.target import Target
@@ -46,7 +47,8 @@ def make_pair(
 ) -> Pair:
     """A pair of tier T0 on ``device``."""
     target = replace(target, dtype=dtype)
-    paged, drafts = random_pair(target, drafter or drafter_for(target, window=20), seed, device, exact=exact)
+    paged, made = random_pair(target, drafter or drafter_for(target, window=20), seed, device, exact=exact)
+    drafts = in_blocks(made)
     return Pair(
         paged,
         drafts,

@@ -14,6 +14,7 @@ from gpu_backend.acceptance.draws import signed
 from gpu_backend.acceptance.metrics import accept_trace
 from gpu_backend.acceptance.rules import Rule, Sampling
 from gpu_backend.acceptance.texts import Ids, Spoken, Texts, open_texts
+from gpu_backend.modules.drafters import in_blocks
 from gpu_backend.modules.loader import load_pair
 from gpu_backend.replay.result import NATURAL, Replayed, ReplayOrder
 from gpu_backend.replay.session import replay
@@ -155,7 +156,9 @@ def test_dense_speculation_commits_what_the_replay_does_step_by_step(
     (first, prompt), (second, _) = submitted(replayed)
     prompts = torch.tensor([prompt, prompt], device=device)
     keys = torch.tensor([signed(spec.output_seed) for spec in (first, second)], device=device)
-    dense = measure(target, drafter, prompts, 23, placeholders=1, sampling=Sampling(rule, 0.8, 0), requests=keys)
+    dense = measure(
+        target, in_blocks(drafter), prompts, 23, placeholders=1, sampling=Sampling(rule, 0.8, 0), requests=keys
+    )
     for request, spec in enumerate((first, second)):
         assert dense.outputs[request] == spec.output[:23]
         found, wanted = (accept_trace(one.steps, request) for one in (dense, replayed.measured))
@@ -170,7 +173,7 @@ def test_timeline_immediate_drafts_one_position_earlier_and_writes_the_same(
     text = open_texts(trained_pair, RECIPE.target.vocabulary)
     assert text is not None
     prompts = torch.from_numpy(np.stack([text.run(240 * row, 40) for row in range(8)])).to(device)
-    immediate, seed = (measure(target, drafter, prompts, 32, placeholders=count) for count in (0, 1))
+    immediate, seed = (measure(target, in_blocks(drafter), prompts, 32, placeholders=count) for count in (0, 1))
     assert immediate.outputs == seed.outputs
     assert [accept_trace(one.steps, 0)[0][0] for one in (immediate, seed)] == [0, 1]
     assert (immediate.table()["placeholder_steps"], seed.table()["placeholder_steps"]) == (0, 8)

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from gpu_backend.modules.config import DrafterConfig, TargetConfig
+from gpu_backend.modules.drafters import in_blocks
 from gpu_backend.modules.loader import drafter_config_of, load_pair, load_target, target_config_of
 from gpu_backend.modules.own_pages import OwnPages
 from gpu_backend.modules.saver import save
@@ -99,7 +100,7 @@ def test_a_loaded_pair_drafts_what_the_saved_one_drafts(
     tokens = prompt(20)
     drafts = []
     for pair in (loaded, made):
-        pages = OwnPages(*pair, 1, 32, 16)
+        pages = OwnPages(pair[0], in_blocks(pair[1]), 1, 32, 16)
         logits = pages.prefill(0, tokens)
         drafts.append((logits, pages.draft([0], [int(logits.argmax())])))
     assert torch.equal(drafts[0][0], drafts[1][0])

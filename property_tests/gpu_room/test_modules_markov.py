@@ -11,6 +11,7 @@ import torch
 from gpu_backend.acceptance.draws import mix
 from gpu_backend.acceptance.rules import Rule, Sampling
 from gpu_backend.modules.config import DrafterConfig
+from gpu_backend.modules.drafters import in_blocks
 from gpu_backend.modules.loader import load_pair
 from gpu_backend.modules.markov import FORMS, MarkovHead, draft_slots
 from gpu_backend.modules.own_pages import OwnPages
@@ -159,7 +160,7 @@ def test_a_saved_head_drafts_what_it_drafted(tmp_path: Path, device: torch.devic
     made = random_target(TINY, 3, config.taps).ready(device), random_drafter(config, 3).ready(device)
     drafts = []
     for pair in (loaded, made):
-        pages = OwnPages(*pair, 1, 32, 16)
+        pages = OwnPages(pair[0], in_blocks(pair[1]), 1, 32, 16)
         pages.prefill(0, tokens)
         drafts.append(pages.draft([0], [7]))
     assert torch.equal(*drafts)

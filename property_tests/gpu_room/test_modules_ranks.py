@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from gpu_backend.modules.config import TargetConfig
+from gpu_backend.modules.drafters import in_blocks
 from gpu_backend.modules.own_pages import OwnPages
 from gpu_backend.modules.ranks import drafter_of_rank, rank_config, rank_weights, target_of_rank
 from gpu_backend.modules.tier0 import TINY, drafter_for, random_drafter, random_target
@@ -43,7 +44,7 @@ def served(rank: int, ranks: int, meeting: Meeting, config: TargetConfig, device
         return meeting.reduce(rank, part)
 
     target = target_of_rank(random_target(config, 7, drafter.taps), rank, ranks, reduce).ready(device)
-    pair = target, drafter_of_rank(random_drafter(drafter, 7), rank, ranks, reduce).ready(device)
+    pair = target, drafter_of_rank(in_blocks(random_drafter(drafter, 7)), rank, ranks, reduce).ready(device)
     pages = OwnPages(*pair, 1, 96, 16)
     logits = pages.prefill(0, prompt(40, 1, config.vocabulary), chunk=23)
     tokens, steps = [int(logits.argmax())], []

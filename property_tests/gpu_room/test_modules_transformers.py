@@ -19,6 +19,7 @@ import torch
 from transformers import AutoModelForCausalLM, DynamicCache
 
 from gpu_backend.modules.config import TargetConfig
+from gpu_backend.modules.drafters import in_blocks
 from gpu_backend.modules.loader import load_pair
 from gpu_backend.modules.own_pages import OwnPages
 from gpu_backend.modules.plain import PlainDrafter, PlainTarget
@@ -51,7 +52,7 @@ def test_both_libraries_find_what_the_modules_find(
     with torch.no_grad():
         wanted = theirs(torch.tensor([tokens]), output_hidden_states=True)
     features = torch.cat([wanted.hidden_states[layer + 1][0] for layer in drafter_config.taps], -1)
-    pages = OwnPages(target, drafter, 1, 160, 16)
+    pages = OwnPages(target, in_blocks(drafter), 1, 160, 16)
     output = pages.run([0], [tokens])
     pages.settle([0], [50], [50], output)
     assert distance(output.logits, wanted.logits[0]) < NEAR[torch.float32]
