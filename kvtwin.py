@@ -29,6 +29,7 @@ from reports import (  # noqa: E402
     nightly_commands,
     options,
     train_commands,
+    weights_commands,
 )
 
 if TYPE_CHECKING:
@@ -280,6 +281,7 @@ al_commands.register(app, _devices)
 nightly_commands.register(app, _devices, _late("property_tests.fuzz.stage"))
 list_commands.register(app)
 log_commands.register(app)
+weights_commands.register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

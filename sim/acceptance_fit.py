@@ -42,7 +42,7 @@ class Observed:
         return len(self.step)
 
 
-def fit(observed: Observed, drafts: int, window: int, provenance: dict[str, Any] | None = None) -> Fitted:
+def fit(observed: Observed, drafts: int, window: int | None, provenance: dict[str, Any] | None = None) -> Fitted:
     """The most likely model; ValueError without a step that saw its whole window."""
     whole = observed.share >= 1
     if not whole.any():

@@ -1,10 +1,11 @@
 """Acceptance fitted from measurements: rates by verify step and draft position, and what is left of them when rows of
 the drafter's window are missing.
 
-The file is JSON: ``kind`` :data:`KIND`, ``drafts`` K, ``window`` tokens, ``first_steps`` ascending from 0 and ``rates``
-beside them (K numbers each: chance that draft ``j`` is accepted once all before it were, from that verify step of a
-request on), ``shares`` ascending up to 1 and ``kept`` beside them (factor on every rate where that share of the window
-is valid, newest rows first; linear between), and ``provenance``, of which nothing is read but printed.
+The file is JSON: ``kind`` :data:`KIND`, ``drafts`` K, ``window`` tokens (``null``: all of the context), ``first_steps``
+ascending from 0 and ``rates`` beside them (K numbers each: chance that draft ``j`` is accepted once all before it were,
+from that verify step of a request on), ``shares`` ascending up to 1 and ``kept`` beside them (factor on every rate
+where that share of the window is valid, newest rows first; linear between), and ``provenance``, of which nothing is
+read but printed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Fitted:
     """What the file holds."""
 
     drafts: int
-    window: int
+    window: int | None
     first_steps: tuple[int, ...]
     rates: tuple[tuple[float, ...], ...]
     shares: tuple[float, ...]
@@ -104,7 +105,8 @@ def load_fitted(path: Path) -> Fitted:
     if not isinstance(values, dict) or values.get("kind") != KIND:
         found = quote(values.get("kind")) if isinstance(values, dict) else "no mapping"
         raise InputError(file, 0, "kind", f"expected {KIND!r}, as `kvtwin al --calibrate` writes it, found {found}")
-    drafts, window = (_whole(values, name, file) for name in ("drafts", "window"))
+    drafts = _whole(values, "drafts", file)
+    window = None if "window" in values and values["window"] is None else _whole(values, "window", file)
     first_steps = tuple(int(step) for step in _numbers(values, "first_steps", file, most=float(1 << 30)))
     shares, kept = (_numbers(values, name, file) for name in ("shares", "kept"))
     rows = values.get("rates")

@@ -1,13 +1,14 @@
 """A pair on disk behind a replay: which scenario it serves, and its modules over the replay's pools.
 
 A folder holds ``target`` and ``drafter``, each with ``config.json`` and safetensors: what ``kvtwin train`` leaves, or a
-Qwen3 or Llama checkpoint and its DFlash drafter as they are published, moved or linked there. Vocabulary, K, the
-drafter's window and the range of positions belong to the weights: a scenario takes them over.
+Qwen3 or Llama checkpoint and its DFlash drafter as they are published, moved or linked there. Drafters of other kinds
+lie beside it, in folders of their own names. Vocabulary, K, the drafter's window and the range of positions belong to
+the weights: a scenario takes them over. Files that a card beside them names have to be those on the card.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -15,20 +16,28 @@ import torch
 from gpu_backend.modules.config import DrafterConfig, TargetConfig
 from gpu_backend.modules.loader import drafter_config_of, load_pair, target_config_of
 from gpu_backend.replay.modelled import Models, content_of, require_served
+from gpu_backend.shipped.card import DRAFTERS, TARGET, checked
 from model.config import EngineConfig
 from scenarios.errors import InputError
 from scenarios.schema import Scenario
 
-TARGET, DRAFTER = "target", "drafter"
+DFLASH = "dflash"
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The configurations of a folder's target and drafter."""
+    """The configurations of a folder's target and of its drafter of one kind; ``sha256`` of what a card names."""
 
     folder: Path
     target: TargetConfig
     drafter: DrafterConfig
+    kind: str = DFLASH
+    sha256: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> tuple[Path, Path]:
+        """The folders of both."""
+        return self.folder / TARGET, self.folder / DRAFTERS[self.kind]
 
     @property
     def window(self) -> int | None:
@@ -36,26 +45,29 @@ class Pair:
         return self.drafter.window(0)
 
 
-def open_pair(folder: Path) -> Pair:
-    """The pair in ``folder``; InputError, in one line, for a folder or a file that holds none that can be run."""
-    for part in (TARGET, DRAFTER):
+def open_pair(folder: Path, kind: str = DFLASH) -> Pair:
+    """The pair in ``folder`` with the drafter of one kind; InputError, in one line, for a folder or a file that holds
+    none that can be run, or that is not the one on its card."""
+    parts = (TARGET, DRAFTERS[kind])
+    for part in parts:
         if not (folder / part).is_dir():
-            problem = f"expected a folder with {TARGET} and {DRAFTER} in it, found no {part}"
+            problem = f"expected a folder with {' and '.join(parts)} in it, found no {part}"
             raise InputError(str(folder), 0, "weights", problem)
-    target = target_config_of(folder / TARGET)
-    drafter = drafter_config_of(folder / DRAFTER, target)
-    file = str(folder / DRAFTER / "config.json")
+    hashes = checked(folder, parts)
+    target = target_config_of(folder / parts[0])
+    drafter = drafter_config_of(folder / parts[1], target)
+    file = str(folder / parts[1] / "config.json")
     if len(drafter.groups) > 1:
         windows = _windows([group.window for group in drafter.groups])
         raise InputError(file, 0, "layer_types", f"expected one window for all layers of the drafter, found {windows}")
-    for field, found, wanted in (
+    for name, found, wanted in (
         ("num_key_value_heads", drafter.kv_heads, target.kv_heads),
         ("head_dim", drafter.head_dim, target.head_dim),
     ):
         if found != wanted:
             problem = f"expected the target's {wanted}, since K/V of both lie in pages of one layout, found {found}"
-            raise InputError(file, 0, field, problem)
-    return Pair(folder, target, drafter)
+            raise InputError(file, 0, name, problem)
+    return Pair(folder, target, drafter, kind, hashes)
 
 
 def fitted(scenario: Scenario, pair: Pair) -> Scenario:
@@ -106,9 +118,9 @@ def models_of(config: EngineConfig, pair: Pair, device: torch.device, *, exact: 
         problem = (
             f"expected the window {config.draft[0].window} of the scenario's own draft layers, found {pair.window}"
         )
-        raise InputError(str(pair.folder / DRAFTER / "config.json"), 0, "sliding_window", problem)
+        raise InputError(str(pair.parts[1] / "config.json"), 0, "sliding_window", problem)
     dtype = None if device.type == "cuda" else torch.float32
-    modules = load_pair(pair.folder / TARGET, pair.folder / DRAFTER, device, exact=exact, dtype=dtype)
+    modules = load_pair(*pair.parts, device, exact=exact, dtype=dtype)
     return Models(*modules, content_of(modules[0].config, modules[1].config), exact)
 
 

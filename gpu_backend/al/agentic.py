@@ -19,11 +19,11 @@ STAGES = 3  # turns of a conversation; there are as many requests as texts, if t
 
 def opening(pair: LoadedPair, texts: Sequence[Text], tokens: int) -> Condition:
     """First turns: a system prompt, which a fourth of the conversations share, and a message of their own."""
-    page, window, hits = pair.page, pair.window, []
+    page, span, hits = pair.page, pair.span, []
     for number in range(max(1, len(texts) // STAGES)):
         past = pasts(page)[number % 4]
-        system = texts[number % 4 % len(texts)].ids[: 2 * window + past]
-        message = parting(texts[number].ids[window:], number, window // 4 + number // 4 % 7)
+        system = texts[number % 4 % len(texts)].ids[: 2 * span + past]
+        message = parting(texts[number].ids[span:], number, span // 4 + number // 4 % 7)
         hits.append(Hit((*system, *message), system, past))
     return Condition(AGENTIC, tuple(hits), tokens)
 

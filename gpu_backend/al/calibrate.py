@@ -122,7 +122,7 @@ def calibrate(
     arms: Sequence[Arm],
     scenarios: dict[str, tuple[Scenario, Scenario]],
     drafts: int,
-    window: int,
+    window: int | None,
     provenance: dict[str, Any],
 ) -> tuple[Fitted, list[Prediction]]:
     """Fit from the even hits of ``arms`` and of their cold runs, predict the odd ones.

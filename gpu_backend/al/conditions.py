@@ -81,13 +81,13 @@ def pasts(page: int) -> tuple[int, ...]:
 
 def text_length(pair: LoadedPair) -> int:
     """Tokens of text that the conditions need of each piece."""
-    return 4 * pair.window
+    return 4 * pair.span
 
 
 def whole_prompts(pair: LoadedPair, texts: Sequence[Text], tokens: int, name: str = REPEAT) -> Condition:
     """Requests whose prompt is all there was: repeated, suspended, brought back from the host or transferred."""
     page = pair.page
-    base = 4 * pair.window - 2 * page
+    base = 4 * pair.span - 2 * page
     hits = []
     for number, text in enumerate(texts):
         past = pasts(page)[number % 4]
@@ -99,7 +99,7 @@ def whole_prompts(pair: LoadedPair, texts: Sequence[Text], tokens: int, name: st
 def first_turns(pair: LoadedPair, texts: Sequence[Text]) -> Condition:
     """First turns whose answers the second ones are built on."""
     page = pair.page
-    base = 3 * pair.window - 2 * page
+    base = 3 * pair.span - 2 * page
     prompts = [text.ids[: base + pasts(page)[number % 4]] for number, text in enumerate(texts)]
     hits = tuple(Hit(prompt, prompt, pasts(page)[number % 4]) for number, prompt in enumerate(prompts))
     return Condition(TWO_TURN, hits, page)
@@ -116,15 +116,15 @@ def two_turns(pair: LoadedPair, texts: Sequence[Text], answers: Sequence[Sequenc
 
 
 def shared_prefix(pair: LoadedPair, texts: Sequence[Text], tokens: int, name: str) -> Condition:
-    """Requests in groups that share a prefix; their tails are other texts, shorter or longer than the window."""
-    page, window, count = pair.page, pair.window, len(texts)
+    """Requests in groups that share a prefix; their tails are other texts, shorter or longer than the span."""
+    page, span, count = pair.page, pair.span, len(texts)
     groups = min(count, 4 * max(1, cdiv(count, 4 * 24)))  # fewer members than siblings that a partial match may have
-    length = window + window // 4 if name == LONG_TAIL else window // 4
-    others = window + window // 2 if name == BRANCH else window // 4  # of the publisher's own
+    length = span + span // 4 if name == LONG_TAIL else span // 4
+    others = span + span // 2 if name == BRANCH else span // 4  # of the publisher's own
     hits = []
     for group in range(groups):
         past = pasts(page)[group % 4]
-        prefix, members = texts[group].ids[: 2 * window + past], range(group, count, groups)
+        prefix, members = texts[group].ids[: 2 * span + past], range(group, count, groups)
         tails = [parting(texts[number].ids, number, length + number // groups % 7) for number in members]
         publisher = (*prefix, *_unlike(texts[group - 1].ids, others, {tail[0] for tail in tails}))
         hits += [(number, Hit((*prefix, *tail), publisher, past)) for number, tail in zip(members, tails, strict=True)]

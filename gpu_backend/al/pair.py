@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,40 +9,47 @@ from typing import Any
 import torch
 
 from gpu_backend.acceptance.rules import Sampling
-from gpu_backend.acceptance.weights import DRAFTER, TARGET, open_pair
+from gpu_backend.acceptance.weights import DFLASH, open_pair
 from gpu_backend.modules.config import DecoderConfig
 from gpu_backend.modules.drafters import AnyDrafter
 from gpu_backend.modules.loader import load_pair
 from gpu_backend.modules.target import Target
 from gpu_backend.modules.tier0 import TINY, drafter_for, random_pair
 from gpu_backend.replay.modelled import Models, content_of
+from gpu_backend.shipped.card import digest_of, weights_in
 from scenarios.errors import InputError
 
+WINDOWED = ("dflash", "dspark")  # drafters whose context is bounded
+MOST_SPAN = 256  # tokens
 T0_WORDS, T0_SEED, T0_WINDOW = 5, 7, 16  # of tier T0: so few words that random weights agree now and then
 DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedPair:
-    """A target and its drafter, ready on a device. ``sha256`` are their files', by path; empty for tier T0."""
+    """A target and its drafter of one ``kind``, ready on a device.
+
+    ``sha256`` are their weights', by path; empty for tier T0. Lengths of all prompts are counted in ``span`` tokens:
+    the drafter's window, and for drafters without one what a window would be, so that all are asked alike.
+    """
 
     name: str
     target: Target
     drafter: AnyDrafter
     sha256: dict[str, str]
     exact: bool
+    kind: str = DFLASH
+    span: int = T0_WINDOW
 
     @property
-    def window(self) -> int:
-        """The drafter's window in tokens."""
-        window = self.drafter.config.window(0)
-        assert window is not None
-        return window
+    def window(self) -> int | None:
+        """The drafter's window in tokens; ``None`` for full attention."""
+        return self.drafter.config.window(0)
 
     @property
     def page(self) -> int:
-        """Page size in tokens: a sixteenth of the window, four tokens at least."""
-        return max(4, self.window // 16)
+        """Page size in tokens: a sixteenth of the span, four tokens at least."""
+        return max(4, self.span // 16)
 
     @property
     def drafts(self) -> int:
@@ -70,7 +76,7 @@ class LoadedPair:
                 "draft": [_layers("draft", self.drafter.config, 0)],
                 "vocabulary": target.vocabulary,
             },
-            "drafter": {"kind": "dflash", "drafts": self.drafts, "window": self.window},
+            "drafter": {"kind": self.kind, "drafts": self.drafts, "window": self.window},
         }
 
 
@@ -81,17 +87,23 @@ def _layers(name: str, config: DecoderConfig, group: int) -> dict[str, Any]:
     return {"name": name, **shape, "dtype": DTYPES[config.dtype], **window}
 
 
-def load(folder: Path, device: torch.device, *, exact: bool) -> LoadedPair:
-    """The pair in ``folder``, on a CPU in float32; InputError for one that the experiment cannot serve."""
-    found = open_pair(folder)
-    if found.window is None:
+def load(folder: Path, device: torch.device, *, exact: bool, kind: str = DFLASH) -> LoadedPair:
+    """The pair in ``folder`` with its drafter of one kind, on a CPU in float32; InputError for one that the experiment
+    cannot serve."""
+    found = open_pair(folder, kind)
+    parts = found.parts
+    if found.window is None and kind in WINDOWED:
         problem = "expected a drafter with a window, found full attention: what of it is lost would be without bound"
-        raise InputError(str(folder / DRAFTER / "config.json"), 0, "sliding_window", problem)
+        raise InputError(str(parts[1] / "config.json"), 0, "sliding_window", problem)
     dtype = None if device.type == "cuda" else torch.float32
-    pair = load_pair(folder / TARGET, folder / DRAFTER, device, exact=exact, dtype=dtype)
-    files = sorted(path for part in (TARGET, DRAFTER) for path in (folder / part).glob("*.safetensors"))
-    hashes = {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-    return LoadedPair(folder.resolve().name, *pair, hashes, exact)
+    pair = load_pair(*parts, device, exact=exact, dtype=dtype)
+    hashes = {
+        name: found.sha256.get(name) or digest_of(path)
+        for path in weights_in(folder, [part.name for part in parts])
+        if (name := str(path.relative_to(folder)))
+    }
+    span = found.window or min(MOST_SPAN, found.target.positions // 16)
+    return LoadedPair(folder.resolve().name, *pair, hashes, exact, kind, span)
 
 
 def drawn(device: torch.device, *, exact: bool) -> LoadedPair:

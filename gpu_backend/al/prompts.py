@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from gpu_backend.train.corpus import STDLIB, gather, installed
-from gpu_backend.train.encoding import Encoder, open_tokenizer
+from gpu_backend.train.corpus import held_texts
+from gpu_backend.train.encoding import Encoder, ids_of, open_tokenizer
 from gpu_backend.train.files import TOKENS, read_json
-from gpu_backend.train.tokens import HELD_IDS, PROMPTS, TOKENIZER, cut_prompts, load_ids
+from gpu_backend.train.tokens import HELD_IDS, PROMPTS, TOKENIZER, load_ids
 from model.tokens import named_seed, stream_tokens
 from scenarios.errors import InputError
+
+LETTERS, SPARE = 6, 256  # of a token at most, as a rule; ids behind a head that the end of its text may change
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +29,9 @@ class Text:
 
     @classmethod
     def of(cls, ids: np.ndarray) -> Text:
-        """The piece ``ids``, any integers ``[n]``, with its name."""
-        return cls(hashlib.sha256(ids.astype("<u4").tobytes()).hexdigest()[:16], tuple(ids.tolist()))
+        """The piece ``ids``, any integers ``[n]``, with its name: the one that the training has for it."""
+        kind = "<u2" if ids.max(initial=0) < 1 << 16 else "<u4"
+        return cls(hashlib.sha256(ids.astype(kind).tobytes()).hexdigest()[:16], tuple(ids.tolist()))
 
 
 def held_out(folder: Path, count: int, length: int) -> list[Text]:
@@ -59,15 +64,35 @@ def _held(folder: Path, count: int, length: int) -> list[np.ndarray]:
 
 
 def _library(folder: Path, count: int, length: int) -> list[np.ndarray]:
-    """Heads of the files first, then second pieces, and so on."""
+    """The prompts that a training cuts from these modules; no more of them is encoded than it takes."""
     if not (folder / TOKENS / TOKENIZER).exists():
         return []
-    sources = [source for source in installed()[0] if source.name == STDLIB]
     encode = Encoder(open_tokenizer(folder / TOKENS / TOKENIZER))
-    files = {name: np.array(encode(text.decode()), dtype=np.int64) for name, text in gather(sources, []).held}
-    if not files:
-        return []
-    return [np.array(one["ids"], dtype=np.int64) for one in cut_prompts(files, length, count)]
+    return list(islice(_pieces([text.decode() for _, text in sorted(held_texts())], length, encode), count))
+
+
+def _pieces(texts: list[str], length: int, encode: Encoder) -> Iterator[np.ndarray]:
+    """Heads of all texts first, then second pieces, and so on."""
+    number = 0
+    while texts:
+        end, left = (number + 1) * length, []
+        for text in texts:
+            ids = head_of(text, end, encode)
+            if len(ids) == end:
+                left.append(text)
+                yield ids[number * length :]
+        texts, number = left, number + 1
+
+
+def head_of(text: str, length: int, encode: Encoder) -> np.ndarray:
+    """The first ``length`` ids of a text, fewer if it has fewer; how the part of it that is encoded ends shows in none
+    of them."""
+    size = LETTERS * length
+    while True:
+        ids = ids_of(encode, text[:size].encode())
+        if size >= len(text) or len(ids) >= length + SPARE:
+            return ids[:length].astype(np.int64)
+        size *= 2
 
 
 def drawn(count: int, length: int, vocabulary: int, seed: int) -> list[Text]:

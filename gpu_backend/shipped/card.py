@@ -1,0 +1,70 @@
+"""Weights beside a card: every file that the card names has the SHA-256 that stands there, or is not opened."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from scenarios.errors import InputError, reason_of
+
+HOME = Path(__file__).parents[1] / "weights"  # a folder for each tier
+CARD = "card.json"
+TARGET, TOKENS = "target", "tokens"
+DRAFTERS = {"dflash": "drafter", "dspark": "drafter-dspark", "eagle3": "drafter-eagle3", "mtp": "drafter-mtp"}
+WEIGHTS = "*.safetensors"
+
+
+def card_of(folder: Path) -> dict[str, Any]:
+    """The card in ``folder``, empty where there is none; InputError for one that cannot be read."""
+    path = folder / CARD
+    if not path.exists():
+        return {}
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(str(path), 0, "", f"cannot be read: {reason_of(error)}") from error
+    except json.JSONDecodeError as error:
+        raise InputError(str(path), error.lineno, "", f"is not JSON: {error.msg}") from error
+    hashes = card.get("sha256") if isinstance(card, dict) else None
+    if not isinstance(hashes, dict) or not all(isinstance(one, str) for one in hashes.values()):
+        raise InputError(str(path), 0, "sha256", "expected a mapping from files to their SHA-256")
+    return card
+
+
+def checked(folder: Path, parts: Sequence[str]) -> dict[str, str]:
+    """SHA-256 of the files in ``parts`` of ``folder`` that its card names, by path below it.
+
+    InputError, in one line, for one of them that is not the file on the card, or is not there.
+    """
+    named = {name: told for name, told in card_of(folder).get("sha256", {}).items() if name.split("/")[0] in parts}
+    found = {name: digest_of(folder / name) for name in named}
+    for name, told in named.items():
+        if found[name] != told:
+            problem = (
+                f"expected the file on {CARD}, SHA-256 {told[:12]}.., found {found[name][:12]}..: "
+                "it is damaged, or was written after the card"
+            )
+            raise InputError(str(folder / name), 0, "", problem)
+    return found
+
+
+def weights_in(folder: Path, parts: Sequence[str]) -> list[Path]:
+    """Files of weights in ``parts`` of ``folder``."""
+    return sorted(path for part in parts for path in (folder / part).glob(WEIGHTS))
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(str(path), 0, "", f"cannot be read: {reason_of(error)}") from error
+
+
+def kinds_in(folder: Path) -> tuple[str, ...]:
+    """Kinds of the drafters that lie in ``folder``."""
+    return tuple(kind for kind, name in DRAFTERS.items() if (folder / name).is_dir())
