@@ -15,7 +15,10 @@ import torch
 from gpu_backend.modules.chain_schema import chain_config, is_chain
 from gpu_backend.modules.config import DecoderConfig, DrafterConfig, TargetConfig
 from gpu_backend.modules.drafters import AnyDrafter, drafter_module
-from gpu_backend.modules.schema import DecoderFile, DrafterFile, TargetFile, parse, refuse_drafter, refuse_target
+from gpu_backend.modules.packagings.block import require_fit
+from gpu_backend.modules.packagings.choice import read_drafter
+from gpu_backend.modules.packagings.told import Told
+from gpu_backend.modules.schema import DecoderFile, TargetFile, parse, refuse_target
 from gpu_backend.modules.target import Target
 from gpu_backend.modules.weights import read_weights
 from scenarios.errors import InputError, reason_of
@@ -36,10 +39,16 @@ def load_pair(
 
     Both compute in ``dtype``, by default the target file's.
     """
-    drafter_config = drafter_config_of(drafter_folder, target_config_of(target_folder))
+    drafter_config, told = _drafter_of(drafter_folder, target_config_of(target_folder))
     target = load_target(target_folder, drafter_config.taps, dtype)
     drafter = drafter_module(replace(drafter_config, dtype=target.config.dtype))
-    drafter.load_state_dict(read_weights(drafter_folder, drafter.state_dict(), target.config.dtype))
+    own = {"model.embed_tokens.weight": target.model.embed_tokens.weight, "lm_head.weight": target.head_weight}
+    found = read_weights(
+        drafter_folder, drafter.state_dict(), target.config.dtype, ignored=told.ignored if told else (),
+        copies={name: own[source] for name, source in told.copies.items()} if told else {},
+        renamed=told.renamed if told else {},
+    )  # fmt: skip
+    drafter.load_state_dict(found)
     return target.ready(device, exact=exact), drafter.ready(device, exact=exact)
 
 
@@ -68,40 +77,28 @@ def target_config_of(folder: Path) -> TargetConfig:
 
 def drafter_config_of(folder: Path, target: TargetConfig) -> DrafterConfig:
     """The configuration of a drafter for ``target``."""
+    return _drafter_of(folder, target)[0]
+
+
+def _drafter_of(folder: Path, target: TargetConfig) -> tuple[DrafterConfig, Told | None]:
+    """A drafter's configuration, and what else the file of a block drafter tells of its weights."""
     file, values = _json_of(folder)
     if is_chain(values):
         config, shape = chain_config(values, file, target, _shape)
         _require_kernels(config, shape, file)
         _require_target(config, target, file)
-        return config
-    refuse_drafter(values, file)
-    found: DrafterFile = parse(DrafterFile, values, file)
-    block = found.dflash_config.block_size or found.block_size
-    if block is None:
-        raise InputError(file, 0, "block_size", "expected a value, found none")
+        return config, None
+    told = read_drafter(values, file)
+    found: DecoderFile = parse(DecoderFile, told.body, file, told.place)
     config = DrafterConfig(
-        **_shape(found), dtype=target.dtype, windows=found.windows, taps=tuple(found.dflash_config.target_layer_ids),
-        target_layers=found.num_target_layers, block=block, mask_token=found.dflash_config.mask_token_id,
-        logits_start=0 if found.dflash_config.sample_from_anchor else 1, **_heads(found, file),
+        **_shape(found), dtype=target.dtype, windows=found.windows, kind=told.kind, taps=told.taps,
+        target_layers=told.target_layers or target.layers, block=told.block, mask_token=told.mask_token,
+        logits_start=told.logits_start, markov_rank=told.markov_rank, markov=told.markov, confidence=told.confidence,
     )  # fmt: skip
-    _require_kernels(config, found, file)
-    _require_fit(config, target, file)
-    return config
-
-
-def _heads(found: DrafterFile, file: str) -> dict[str, Any]:
-    """Kind and heads of a drafter."""
-    told = found.dflash_config
-    if found.architectures[0] != "DSparkDraftModel":
-        if told.markov_rank or told.enable_confidence_head:
-            raise InputError(file, 0, "architectures", "expected DSparkDraftModel, as the drafter has its heads")
-        return {}
-    confidence = ("markov" if told.confidence_head_with_markov else "hidden") if told.enable_confidence_head else ""
-    if confidence == "markov" and not told.markov_rank:
-        raise InputError(file, 0, "dflash_config.markov_rank", "expected a rank, as the confidence head reads it")
-    return {
-        "kind": "dspark", "markov_rank": told.markov_rank, "markov": told.markov_head_type, "confidence": confidence,
-    }  # fmt: skip
+    _require_kernels(config, found, file, told.place)
+    _require_target(config, target, file, told.place)
+    require_fit(config, told, target, file)
+    return config, told
 
 
 def _json_of(folder: Path) -> tuple[str, dict[str, Any]]:
@@ -132,48 +129,29 @@ def _shape(found: DecoderFile) -> dict[str, Any]:
     }
 
 
-def _require_kernels(config: DecoderConfig, found: DecoderFile, file: str) -> None:
+def _require_kernels(config: DecoderConfig, found: DecoderFile, file: str, place: str = "") -> None:
     """``InputError`` if the attention kernel cannot take the heads, or the layers' windows are not told."""
     if config.heads % config.kv_heads:
         problem = f"expected a multiple of num_key_value_heads {config.kv_heads}, found {config.heads}"
-        raise InputError(file, 0, "num_attention_heads", problem)
+        raise InputError(file, 0, f"{place}num_attention_heads", problem)
     if config.head_dim < NARROWEST or config.head_dim & (config.head_dim - 1):
         problem = f"expected a power of two of at least {NARROWEST}, found {config.head_dim}"
-        raise InputError(file, 0, "head_dim", problem)
+        raise InputError(file, 0, f"{place}head_dim", problem)
     if len(config.windows) != config.layers:
-        raise InputError(
-            file, 0, "layer_types", f"expected {config.layers} entries, one a layer, found {len(config.windows)}"
-        )
+        problem = f"expected {config.layers} entries, one a layer, found {len(config.windows)}"
+        raise InputError(file, 0, f"{place}layer_types", problem)
     if found.layer_types and "sliding_attention" in found.layer_types and not any(config.windows):
         field = "sliding_window" if found.use_sliding_window else "use_sliding_window"
-        raise InputError(file, 0, field, "expected the window of the sliding layers, found none")
+        raise InputError(file, 0, place + field, "expected the window of the sliding layers, found none")
 
 
-def _require_target(config: DrafterConfig, target: TargetConfig, file: str) -> None:
+def _require_target(config: DrafterConfig, target: TargetConfig, file: str, place: str = "") -> None:
     """``InputError`` if the drafter was made for another target."""
     pairs = (
-        ("vocab_size", config.vocabulary, target.vocabulary),
-        ("hidden_size", config.hidden, target.hidden),
+        (f"{place}vocab_size", config.vocabulary, target.vocabulary),
+        (f"{place}hidden_size", config.hidden, target.hidden),
         ("num_target_layers", config.target_layers, target.layers),
     )
     for field, found, wanted in pairs:
         if found != wanted:
             raise InputError(file, 0, field, f"expected the target's {wanted}, found {found}")
-
-
-def _require_fit(config: DrafterConfig, target: TargetConfig, file: str) -> None:
-    """``InputError`` if the drafter was made for another target, or its block does not fit its window."""
-    _require_target(config, target, file)
-    last = target.layers - 1
-    for place, tap in enumerate(config.taps):
-        field = f"dflash_config.target_layer_ids[{place}]"
-        if tap == last:
-            raise InputError(file, 0, field, f"the target's last layer ({last}) cannot be tapped")
-        if tap > last:
-            raise InputError(file, 0, field, f"expected a layer below {last}, found {tap}")
-    if config.mask_token >= target.vocabulary:
-        problem = f"expected a token below {target.vocabulary}, found {config.mask_token}"
-        raise InputError(file, 0, "dflash_config.mask_token_id", problem)
-    narrowest = min((window for window in config.windows if window is not None), default=config.block)
-    if narrowest < config.block:
-        raise InputError(file, 0, "sliding_window", f"expected at least the block's {config.block}, found {narrowest}")

@@ -12,14 +12,6 @@ from scenarios.errors import InputError, field_name, quote
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TARGETS = ("Qwen3ForCausalLM", "LlamaForCausalLM")
-DRAFTERS = ("DFlashDraftModel", "DSparkDraftModel")
-DFLASH2 = ("selector_rank", "selector_top_k", "conv_kernel_size", "conv_group_size")
-
-NEUTRAL = {
-    "input_embedding_scale": 1.0,
-    "output_multiplier": 1.0,
-    "final_logit_softcapping": 0.0,
-}  # in a drafter's file
 _WORDS = (
     ("Input should be ", ""),
     ("greater than or equal to", "at least"),
@@ -91,35 +83,14 @@ class TargetFile(DecoderFile):
     tie_word_embeddings: bool = False
 
 
-class Dflash(BaseModel):
-    """``dflash_config``."""
-
-    model_config = ConfigDict(extra="ignore")
-    mask_token_id: Place
-    target_layer_ids: Annotated[list[Place], Field(min_length=1)]
-    block_size: Annotated[int, Field(strict=True, ge=2)] | None = None
-    sample_from_anchor: bool = False
-    markov_rank: Place = 0
-    markov_head_type: Literal["vanilla", "gated", "rnn"] = "vanilla"
-    enable_confidence_head: bool = False
-    confidence_head_with_markov: bool = False
-
-
-class DrafterFile(DecoderFile):
-    """A DFlash drafter's ``config.json``."""
-
-    dflash_config: Dflash
-    num_target_layers: Count
-    block_size: Annotated[int, Field(strict=True, ge=2)] | None = None
-
-
-def parse(model: type[DecoderFile], values: Mapping[str, Any], file: str) -> Any:
-    """``values`` as ``model``; ``InputError`` names the first field that is missing or wrong."""
+def parse(model: type[BaseModel], values: Mapping[str, Any], file: str, place: str = "") -> Any:
+    """``values`` as ``model``; ``InputError`` names the first field, in the file behind ``place``, that is missing or
+    wrong."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
         item = error.errors(include_url=False)[0]
-        field = field_name(item["loc"])
+        field = place + field_name(item["loc"])
         if item["type"] == "missing":
             raise InputError(file, 0, field, "expected a value, found none") from error
         raise InputError(file, 0, field, f"expected {_expected(item['msg'])}, found {quote(item['input'])}") from error
@@ -136,42 +107,7 @@ def refuse_target(values: Mapping[str, Any], file: str) -> None:
     """``InputError`` for the first thing in a target's file that this backend has no code for."""
     refuse_shared(values, file)
     _refuse_architecture(values, TARGETS, file)
-    for key in ("attention_bias", "mlp_bias"):
-        if values.get(key):
-            raise InputError(file, 0, key, "biases are not supported")
-
-
-def refuse_drafter(values: Mapping[str, Any], file: str) -> None:
-    """``InputError`` for the first thing in a drafter's file that this backend has no code for."""
-    nested = values.get("dflash_config")
-    inner: Mapping[str, Any] = nested if isinstance(nested, Mapping) else {}
-    if "speculators_model_type" in values:
-        raise InputError(file, 0, "speculators_model_type", "the speculators packaging is not supported")
-    for key in DFLASH2:
-        for place, keys in (("", values), ("dflash_config.", inner)):
-            if key in keys:
-                raise InputError(file, 0, place + key, "DFlash2 checkpoints are not supported")
-    if inner.get("projector_type", "dflash") not in ("dflash", "dspark"):
-        problem = f"{quote(inner['projector_type'])} heads are not supported"
-        raise InputError(file, 0, "dflash_config.projector_type", problem)
-    for key in ("markov_rank", "markov_head_type", "enable_confidence_head", "confidence_head_with_markov"):
-        if values.get(key):
-            raise InputError(file, 0, key, f"expected dflash_config.{key}, found it at the top")
-    if values.get("draft_vocab_size") not in (None, values.get("vocab_size")):
-        raise InputError(file, 0, "draft_vocab_size", "reduced draft vocabularies are not supported")
-    refuse_shared(values, file)
-    _refuse_architecture(values, DRAFTERS, file)
-    if nested is None:
-        raise InputError(file, 0, "dflash_config", "expected the packaging of z-lab's DFlash, found no such key")
-    for key, neutral in NEUTRAL.items():
-        for place, keys in (("", values), ("dflash_config.", inner)):
-            if keys.get(key, neutral) not in (None, neutral):
-                raise InputError(file, 0, place + key, f"expected {neutral}, found {quote(keys[key])}")
-    causal = values.get("is_causal")
-    if causal is None:  # in that packaging a sliding layer is causal unless the file says otherwise
-        causal = "sliding_attention" in (values.get("layer_types") or ())
-    if causal:
-        raise InputError(file, 0, "is_causal", "causal blocks are not supported, expected false")
+    refuse_biases(values, file)
 
 
 def _refuse_architecture(values: Mapping[str, Any], known: tuple[str, ...], file: str) -> None:
@@ -180,21 +116,28 @@ def _refuse_architecture(values: Mapping[str, Any], known: tuple[str, ...], file
         raise InputError(file, 0, "architectures", f"expected {' or '.join(known)}, found {quote(found[0])}")
 
 
-def refuse_shared(values: Mapping[str, Any], file: str) -> None:
-    """``InputError`` for quantised weights, scaled rotations and other activations, wherever they are told."""
+def refuse_shared(values: Mapping[str, Any], file: str, place: str = "") -> None:
+    """``InputError`` for quantised weights, scaled rotations and other activations; the keys stand behind ``place``."""
     if values.get("quantization_config") is not None:
         found = values["quantization_config"]
         method = found.get("quant_method", "?") if isinstance(found, Mapping) else found
-        raise InputError(file, 0, "quantization_config", f"quantised weights ({method}) are not supported")
+        raise InputError(file, 0, f"{place}quantization_config", f"quantised weights ({method}) are not supported")
     for key in ("rope_scaling", "rope_parameters"):
         scaling = values.get(key)
         if isinstance(scaling, Mapping):
             kind = scaling.get("rope_type", scaling.get("type", "default"))
             if kind != "default":
-                raise InputError(file, 0, key, f"rope scaling {quote(kind)} is not supported")
-    partial = values.get("partial_rotary_factor", 1.0)
-    if partial != 1.0:
-        raise InputError(file, 0, "partial_rotary_factor", f"expected 1.0, found {quote(partial)}")
+                raise InputError(file, 0, place + key, f"rope scaling {quote(kind)} is not supported")
+    partial = values.get("partial_rotary_factor")
+    if partial not in (None, 1.0):
+        raise InputError(file, 0, f"{place}partial_rotary_factor", f"expected 1.0, found {quote(partial)}")
     activation = values.get("hidden_act", "silu")
     if activation != "silu":
-        raise InputError(file, 0, "hidden_act", f"expected 'silu', found {quote(activation)}")
+        raise InputError(file, 0, f"{place}hidden_act", f"expected 'silu', found {quote(activation)}")
+
+
+def refuse_biases(values: Mapping[str, Any], file: str, place: str = "") -> None:
+    """``InputError`` for layers with biases."""
+    for key in ("attention_bias", "mlp_bias"):
+        if values.get(key):
+            raise InputError(file, 0, place + key, "biases are not supported")

@@ -17,12 +17,15 @@ DERIVED = "rotary_emb.inv_freq"  # a table that old checkpoints carry along
 
 
 def read_weights(
-    folder: Path, expected: Mapping[str, torch.Tensor], dtype: torch.dtype, *, ignored: tuple[str, ...] = ()
-) -> dict[str, torch.Tensor]:
+    folder: Path, expected: Mapping[str, torch.Tensor], dtype: torch.dtype, *, ignored: tuple[str, ...] = (),
+    copies: Mapping[str, torch.Tensor] | None = None, renamed: Mapping[str, str] | None = None,
+) -> dict[str, torch.Tensor]:  # fmt: skip
     """The tensors of ``folder`` by name, in ``dtype``: exactly the names and shapes of ``expected``.
 
-    Those in ``ignored`` may be there besides. ``InputError`` names file and tensor.
+    Those in ``ignored`` may be there besides, and those in ``copies`` if their values are those given. A name that
+    begins with a key of ``renamed`` begins with its value instead. ``InputError`` names file and tensor.
     """
+    copies, renamed = copies or {}, renamed or {}
     found: dict[str, torch.Tensor] = {}
     first = ""
     for path, listed in files_of(folder).items():
@@ -31,8 +34,12 @@ def read_weights(
         for name in listed or ():
             if name not in tensors:
                 raise InputError(str(path), 0, name, f"{INDEX} says that it is here, but it is not")
-        for name, tensor in tensors.items():
+        for called, tensor in tensors.items():
+            name = next((new + called[len(old) :] for old, new in renamed.items() if called.startswith(old)), called)
             if name in ignored or name.endswith(DERIVED):
+                continue
+            if name in copies and name not in expected:
+                _require_copy(str(path), name, tensor, copies[name])
                 continue
             if name not in expected:
                 raise InputError(str(path), 0, name, "the configuration has no place for this tensor")
@@ -47,6 +54,16 @@ def read_weights(
         more = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
         raise InputError(first, 0, missing[0], f"expected this tensor{more}, found none")
     return found
+
+
+def _require_copy(file: str, name: str, tensor: torch.Tensor, own: torch.Tensor) -> None:
+    """InputError if ``tensor`` is not the target's ``own``, as far as its dtype tells."""
+    if tensor.shape != own.shape:
+        problem = f"shape: expected the target's {list(own.shape)}, found {list(tensor.shape)}"
+        raise InputError(file, 0, name, problem)
+    if not torch.equal(tensor, own.to(tensor.dtype)):
+        problem = "expected the target's own values, found others: a drafter's own embedding or head is not supported"
+        raise InputError(file, 0, name, problem)
 
 
 def files_of(folder: Path) -> dict[Path, list[str] | None]:

@@ -201,24 +201,11 @@ REFUSED_DRAFTERS = {
     ),
     "a head of another projector": (
         setting("dflash_config.projector_type", "domino"),
-        "dflash_config.projector_type: 'domino' heads are not supported",
+        "dflash_config.projector_type: expected 'dflash' or 'dspark', found 'domino'",
     ),
-    "DSpark's head at the top": (
-        setting("markov_rank", 256),
-        "markov_rank: expected dflash_config.markov_rank, found it at the top",
-    ),
-    "DSpark's head under DFlash's name": (
-        setting("dflash_config.markov_rank", 8),
-        "architectures: expected DSparkDraftModel, as the drafter has its heads",
-    ),
-    "a confidence head under DFlash's name": (
-        setting("dflash_config.enable_confidence_head", True),
-        "architectures: expected DSparkDraftModel, as the drafter has its heads",
-    ),
-    "DeepSpec": (setting("architectures", ["Qwen3DSparkModel"]), "architectures: expected DFlashDraftModel or DSp"),
-    "speculators": (
-        setting("speculators_model_type", "dflash"),
-        "speculators_model_type: the speculators packaging is not supported",
+    "another architecture": (
+        setting("architectures", ["DominoDraftModel"]),
+        "architectures: expected DFlashDraftModel, DSparkDraftModel or Qwen3DSparkModel, found 'DominoDraftModel'",
     ),
     "unknown packaging": (
         setting("dflash_config", ...),

@@ -1,0 +1,29 @@
+"""The configuration of a block drafter from what its file tells, and whether it fits its target."""
+
+from __future__ import annotations
+
+from gpu_backend.modules.config import DrafterConfig, TargetConfig
+from gpu_backend.modules.packagings.told import Told
+from scenarios.errors import InputError
+
+
+def require_fit(config: DrafterConfig, told: Told, target: TargetConfig, file: str) -> None:
+    """``InputError`` for taps or a mask that the target does not have, or a block wider than its window."""
+    last = target.layers - 1
+    for place, tap in enumerate(config.taps):
+        field = f"{told.taps_at}[{place}]"
+        if tap == last:
+            raise InputError(file, 0, field, f"the target's last layer ({last + told.shift}) cannot be tapped")
+        if tap > last:
+            problem = f"expected a layer below {last + told.shift}, found {tap + told.shift}"
+            raise InputError(file, 0, field, problem)
+    if config.mask_token >= target.vocabulary:
+        problem = f"expected a token below {target.vocabulary}, found {config.mask_token}"
+        raise InputError(file, 0, told.mask_at, problem)
+    if config.drafts < 1:
+        problem = f"expected at least {1 + config.logits_start}, so that a block drafts, found {config.block}"
+        raise InputError(file, 0, "block_size", problem)
+    narrowest = min((window for window in config.windows if window is not None), default=config.block)
+    if narrowest < config.block:
+        problem = f"expected at least the block's {config.block}, found {narrowest}"
+        raise InputError(file, 0, f"{told.place}sliding_window", problem)

@@ -1,0 +1,114 @@
+"""The packaging of vLLM's speculators: the decoder's keys in ``transformer_layer_config``, the drafter's at the top.
+
+``aux_hidden_state_layer_ids`` name what goes into a layer, so that they are one larger than z-lab's ids of the same
+states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gpu_backend.modules.packagings.heads import HEADS, heads_of
+from gpu_backend.modules.packagings.keys import DECODER, TRAINING, require_known
+from gpu_backend.modules.packagings.told import OWN, Told
+from gpu_backend.modules.schema import Count, Place, parse
+from scenarios.errors import InputError, quote
+
+TELLTALE = "speculators_model_type"
+BODY = "transformer_layer_config"
+TAPS = "aux_hidden_state_layer_ids"
+KEYS = TRAINING | frozenset((
+    "architectures", TELLTALE, BODY, TAPS, "speculators_version", "speculators_config", "draft_vocab_size",
+    "block_size", "dtype", "torch_dtype", "mask_token_id", "sample_from_anchor", "sliding_window_non_causal",
+    "target_hidden_size", "projector_type", "shift_label", "pure_draft_prefix_len", "emb_dim", "gru_hidden_dim",
+    "lambda_base_start", "lambda_base_decay_ratio", "auf", "window_rule",
+))  # fmt: skip
+UNREAD = ("verifier_lm_head.weight", "verifier_norm.weight", "t2d", "d2t")  # of training, or of a reduced vocabulary
+Flag = Annotated[bool, Field(strict=True)]
+
+
+class Top(BaseModel):
+    """The drafter's keys."""
+
+    model_config = ConfigDict(extra="ignore")
+    speculators_model_type: Literal["dflash", "dspark"]
+    transformer_layer_config: dict[str, Any]
+    aux_hidden_state_layer_ids: Annotated[list[Place], Field(min_length=1)]
+    block_size: Count
+    mask_token_id: Place
+    draft_vocab_size: Count | None = None
+    target_hidden_size: Count | None = None
+    sample_from_anchor: Flag | None = None
+    shift_label: Flag | None = None
+    sliding_window_non_causal: Flag = False
+    projector_type: Literal["dflash"] | None = None
+    window_rule: Literal["query"] | None = None
+    speculators_config: dict[str, Any] | None = None
+
+
+def read(values: Mapping[str, Any], file: str) -> Told:
+    """A file of this packaging; InputError for what it lacks and for what has no code here."""
+    dspark = values.get(TELLTALE) == "dspark"
+    require_known(values, KEYS | set(HEADS if dspark else ()), file, "the packaging of speculators")
+    top: Top = parse(Top, values, file)
+    body = {"architectures": values.get("architectures"), **top.transformer_layer_config}
+    for key in ("dtype", "torch_dtype"):
+        body.setdefault(key, values.get(key))
+    require_known(body, DECODER, file, "the packaging of speculators", f"{BODY}.")
+    _require_whole_vocabulary(top, body, file)
+    _require_window(top, body, file)
+    for place, tap in enumerate(top.aux_hidden_state_layer_ids):
+        if tap == 0:
+            problem = "expected at least 1, z-lab's layer 0, found 0, the embedding"
+            raise InputError(file, 0, f"{TAPS}[{place}]", problem)
+    return Told(
+        body, top.speculators_model_type, tuple(tap - 1 for tap in top.aux_hidden_state_layer_ids), top.mask_token_id,
+        top.block_size, _logits_start(top, file), place=f"{BODY}.", taps_at=TAPS, shift=1, copies=OWN, ignored=UNREAD,
+        **(heads_of(values, file) if dspark else {}),
+    )  # fmt: skip
+
+
+def _require_whole_vocabulary(top: Top, body: Mapping[str, Any], file: str) -> None:
+    if top.draft_vocab_size not in (None, body.get("vocab_size")):
+        raise InputError(file, 0, "draft_vocab_size", "reduced draft vocabularies are not supported")
+    if top.target_hidden_size not in (None, body.get("hidden_size")):
+        problem = f"expected {BODY}.hidden_size {quote(body.get('hidden_size'))}, found {top.target_hidden_size}"
+        raise InputError(file, 0, "target_hidden_size", problem)
+
+
+def _require_window(top: Top, body: Mapping[str, Any], file: str) -> None:
+    """Sliding layers must not be causal; they were trained by another rule of the window's edge."""
+    if "sliding_attention" not in (body.get("layer_types") or ()):
+        return
+    if not top.sliding_window_non_causal:
+        raise InputError(file, 0, "sliding_window_non_causal", "causal blocks are not supported, expected true")
+    if top.window_rule is None:
+        problem = (
+            "expected 'query', found none: all slots of a block were trained to read from anchor - window on, here each"
+            " reads its own window (z-lab's rule); add the key to have that"
+        )
+        raise InputError(file, 0, "window_rule", problem)
+
+
+def _logits_start(top: Top, file: str) -> int:
+    """0 where the anchor's slot predicts, as the file says, or else its number of drafts beside the block's size."""
+    methods = (top.speculators_config or {}).get("proposal_methods") or [{}]
+    drafts = methods[0].get("speculative_tokens") if isinstance(methods[0], Mapping) else None
+    said = top.sample_from_anchor
+    if said is None:
+        said = {top.block_size: True, top.block_size - 1: False}.get(drafts) if drafts is not None else None
+    if said is None:
+        problem = (
+            f"expected true or false, or a speculative_tokens of {top.block_size} or {top.block_size - 1}, found none"
+        )
+        raise InputError(file, 0, "sample_from_anchor", problem)
+    most = top.block_size if said else top.block_size - 1
+    if isinstance(drafts, int) and drafts > most:
+        problem = f"expected at most {most} with sample_from_anchor {str(said).lower()}, found {drafts}"
+        raise InputError(file, 0, "speculators_config.proposal_methods[0].speculative_tokens", problem)
+    if top.shift_label not in (None, said):
+        raise InputError(file, 0, "shift_label", f"expected sample_from_anchor's {said}, found {top.shift_label}")
+    return 0 if said else 1
