@@ -27,6 +27,15 @@ class Stage(enum.StrEnum):
     EVALUATE = "evaluate"
 
 
+class Kind(enum.StrEnum):
+    """The kinds of drafters."""
+
+    DFLASH = "dflash"
+    DSPARK = "dspark"
+    EAGLE3 = "eagle3"
+    MTP = "mtp"
+
+
 class Size(enum.StrEnum):
     """What is trained."""
 
@@ -46,7 +55,7 @@ class Stages(Protocol):
 
     def run(
         self, stage: str, folder: Path, recipe_name: str, *, seconds: float, schedule: float | None, seed: int,
-        device: str | None, files: int | None, say: Callable[[str], None],
+        device: str | None, files: int | None, kind: str, say: Callable[[str], None],
     ) -> dict[str, Any]:  # fmt: skip
         """Run one stage; returns what is to be told of it."""
         ...
@@ -83,17 +92,22 @@ def register(app: typer.Typer, stages: Callable[[], Stages]) -> None:
         files: Annotated[
             int | None, typer.Option("--files", min=1, help="Only so many files of each package in the corpus.")
         ] = None,
+        kind: Annotated[
+            Kind | None, typer.Option("--kind", help="The drafter that is trained: dflash unless said.")
+        ] = None,
         json: Json = False,
     ) -> None:
-        """Train the T1 pair on installed Python sources, stage by stage; a stage goes on from the weights it left."""
+        """Train the T1 pair and its other drafters on installed Python sources; a stage goes on from what it left."""
         from reports import sources, training
 
         interrupts.raise_again()
         if stage not in (Stage.TARGET, Stage.DRAFTER) and (seconds or schedule):
             raise sources.usage(f"expected --seconds and --schedule only for target and drafter, found {stage.value}")
+        if stage is not Stage.DRAFTER and kind:
+            raise sources.usage(f"expected --kind only for drafter, found {stage.value}")
         told = _opened(stages).run(
             stage.value, out, size.value, seconds=seconds or SECONDS, schedule=schedule, seed=seed,
-            device=None if device is None else device.value, files=files, say=_say,
+            device=None if device is None else device.value, files=files, kind=(kind or Kind.DFLASH).value, say=_say,
         )  # fmt: skip
         training.show(stage.value, out, told, json)
 

@@ -1,4 +1,4 @@
-"""What a stage of a training is told as: a few lines, and its loss as a picture."""
+"""What a stage of a training is told as: a few lines or a table, and its loss as a picture."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-QUIET = ("runs", "curve", "columns", "packages", "refused", "held_out_modules")  # lists, which the files hold
+QUIET = ("runs", "curve", "columns", "packages", "refused", "held_out_modules", "drafters")  # which the files hold
+FIGURES = ("AL", "AL16", "AL32", "AL64", "AL128", "first_step", "looping_share")
 
 
 def show(stage: str, folder: Path, told: dict[str, Any], as_json: bool) -> None:
     """Print the answer of a stage; draw its curve beside the weights, if it has one."""
     if "curve" in told:
-        draw(folder / stage / "curve.png", stage, told)
+        from gpu_backend.shipped.card import DRAFTERS
+
+        place = DRAFTERS[told["kind"]] if "kind" in told else stage
+        draw(folder / place / "curve.png", place, told)
     if as_json:
         print(json.dumps(told, indent=2))
         return
@@ -21,6 +25,23 @@ def show(stage: str, folder: Path, told: dict[str, Any], as_json: bool) -> None:
             print(f"{name.replace('_', ' ')}: {value}")
     if "packages" in told:
         print(f"packages: {len(told['packages'])} taken, {len(told['refused'])} refused by their licence")
+    for line in table(told.get("drafters", {})):
+        print(line)
+
+
+def table(drafters: dict[str, dict[str, Any]]) -> list[str]:
+    """Acceptance by kind, a line for each timeline; none without a drafter."""
+    if not drafters:
+        return []
+    head = ["drafter", "K", "timeline", *(name.replace("_", " ") for name in FIGURES), "by slot"]
+    rows = [head]
+    for kind, figures in drafters.items():
+        for timeline, found in (("immediate", figures), ("seed", figures["seed"])):
+            values = ["-" if found.get(name) is None else f"{found[name]:.3f}" for name in FIGURES]
+            slots = " ".join(f"{share:.2f}".lstrip("0") for share in found["slots"])
+            rows.append([kind, str(figures["drafts"]), timeline, *values, slots])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def draw(path: Path, stage: str, told: dict[str, Any]) -> None:

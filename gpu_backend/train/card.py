@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
+from gpu_backend.shipped.card import CARD, DRAFTERS, digest_of, kinds_in, weights_in
 from gpu_backend.train.corpus import MANIFEST
-from gpu_backend.train.files import CORPUS, DRAFTER, PROGRESS, TARGET, TOKENS, read_json, write_json
+from gpu_backend.train.files import CORPUS, PROGRESS, TARGET, TOKENS, read_json, write_json
 from gpu_backend.train.fit import INFO
 from gpu_backend.train.recipe import Recipe
 from gpu_backend.train.session import MOST_BYTES
 from gpu_backend.train.tokens import TOKENIZER
 from scenarios.errors import InputError
 
-CARD = "card.json"
-MOST_OF_ALL = 40_000_000  # bytes of all weights
+MOST_OF_ALL = 56_000_000  # bytes of all weights
+RULE = "DFlash and DSpark, per query: |query - key| < tokens (z-lab's); EAGLE3 and MTP attend to everything before"
 
 
 def write_card(folder: Path, recipe: Recipe, acceptance: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Write ``card.json`` for the pair in ``folder``; ``InputError`` if the weights are too large to be shipped."""
-    weights = sorted(path for stage in (TARGET, DRAFTER) for path in (folder / stage).glob("*.safetensors"))
+    """Write ``card.json`` for the target and the drafters in ``folder``; ``InputError`` if the weights are too large to
+    be shipped."""
+    parts = [TARGET, *(DRAFTERS[kind] for kind in kinds_in(folder))]
+    weights = weights_in(folder, parts)
     size = sum(path.stat().st_size for path in weights)
     if size > MOST_OF_ALL:
         raise InputError(str(folder), 0, "weights", f"expected at most {MOST_OF_ALL} bytes in all, found {size}")
-    files = [*weights, *sorted(folder.glob("*/config.json")), folder / TOKENS / TOKENIZER]
-    target, drafter = (read_json(folder / stage / PROGRESS, stage) for stage in (TARGET, DRAFTER))
+    files = [*weights, *(folder / part / "config.json" for part in parts), folder / TOKENS / TOKENIZER]
+    fields = (name for name in recipe.__dataclass_fields__ if name not in ("target", "drafter"))
     card = {
         "data": read_json(folder / CORPUS / MANIFEST, "corpus"),
         "tokenizer": read_json(folder / TOKENS / INFO, "tokenizer"),
-        "recipe": {
-            name: getattr(recipe, name) for name in recipe.__dataclass_fields__ if name not in (TARGET, DRAFTER)
-        },
-        "target": _without_curve(target),
-        "drafter": _without_curve(drafter),
+        "recipe": {name: getattr(recipe, name) for name in fields},
+        **{part: _without_curve(read_json(folder / part / PROGRESS, part)) for part in parts},
         "acceptance": acceptance,
-        "window": {"tokens": recipe.drafter.window(0), "rule": "per query, |query - key| < tokens (z-lab's)"},
+        "window": {"tokens": recipe.drafter.window(0), "rule": RULE},
         "timeline": "immediate: drafts right behind the prefill",
         "limits": [
             "held out by the names of standard-library modules: near copies elsewhere may have been trained on",
@@ -44,7 +43,7 @@ def write_card(folder: Path, recipe: Recipe, acceptance: dict[str, Any] | None =
         ],
         "bytes": size,
         "most_bytes_a_file": MOST_BYTES,
-        "sha256": {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
+        "sha256": {str(path.relative_to(folder)): digest_of(path) for path in files},
     }
     write_json(folder / CARD, card)
     return card

@@ -13,8 +13,10 @@ import torch
 from torch.nn import functional as F
 
 from gpu_backend.modules.drafter import Drafter
+from gpu_backend.modules.drafters import AnyDrafter
 from gpu_backend.modules.layers import Layer
 from gpu_backend.modules.target import Target
+from gpu_backend.train.further import Cells, further_cells, whole_cells
 
 Rotation = tuple[torch.Tensor, torch.Tensor]
 
@@ -86,6 +88,8 @@ class Passes:
     causal: Callable[..., torch.Tensor] = causal_layer
     block: Callable[..., torch.Tensor] = block_layer
     context: Callable[..., Rotation] = context_kv
+    cells: Callable[..., Cells] = whole_cells
+    further: Callable[..., Cells] = further_cells
 
     @classmethod
     def on(cls, device: torch.device) -> Passes:
@@ -96,7 +100,10 @@ class Passes:
 
         torch._dynamo.config.recompile_limit = 64
         torch._dynamo.config.automatic_dynamic_shapes = False  # layers share a graph of static shapes
-        return cls(torch.compile(causal_layer), torch.compile(block_layer), torch.compile(context_kv))
+        return cls(
+            torch.compile(causal_layer), torch.compile(block_layer), torch.compile(context_kv),
+            torch.compile(whole_cells), torch.compile(further_cells),
+        )  # fmt: skip
 
 
 def run_target(target: Target, ids: torch.Tensor, passes: Passes) -> tuple[torch.Tensor, torch.Tensor]:
@@ -115,8 +122,8 @@ def run_target(target: Target, ids: torch.Tensor, passes: Passes) -> tuple[torch
 
 
 def anchors_of(drafter: Drafter, length: int, stride: int, device: torch.device) -> torch.Tensor:
-    """Positions of the anchors in sequences of ``length``: every ``stride`` from the window on, as blocks fit."""
-    return torch.arange(window_of(drafter), length - drafter.config.block + 1, stride, device=device)
+    """Positions of the anchors in sequences of ``length``: every ``stride`` from the window on, as drafts fit."""
+    return torch.arange(window_of(drafter), length - drafter.config.drafts, stride, device=device)
 
 
 def window_of(drafter: Drafter) -> int:
@@ -151,6 +158,13 @@ def run_blocks(
         )
         x = passes.block(layer, x, cos, sin, k, v, seen)
     return drafter.norm(x).unflatten(0, (rows, len(anchor), config.block))
+
+
+def new_cache(module: Target | AnyDrafter, rows: int, longest: int) -> torch.Tensor:
+    """Room for K and V of a module's layers, ``[layers, 2, rows, longest, kv_heads, head_dim]``."""
+    config, weight = module.config, next(module.parameters())
+    shape = (config.layers, 2, rows, longest, config.kv_heads, config.head_dim)
+    return torch.zeros(shape, dtype=weight.dtype, device=weight.device)
 
 
 def working(x: torch.Tensor) -> torch.Tensor:

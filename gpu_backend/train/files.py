@@ -10,7 +10,7 @@ from typing import Any
 
 from scenarios.errors import InputError, reason_of
 
-CORPUS, TOKENS, TARGET, DRAFTER = "corpus", "tokens", "target", "drafter"
+CORPUS, TOKENS, TARGET, DRAFTER, WRITTEN = "corpus", "tokens", "target", "drafter", "written"
 PROGRESS = "progress.json"  # of weights; written last, so that a folder with it is whole
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+TABLES = ("embed", "markov_w1")  # in the names of matrices whose rows are looked up
 QUINTIC = (3.4445, -4.7750, 2.0315)  # of the Newton-Schulz iteration
 
 
@@ -29,7 +30,7 @@ class Optimiser:
         self.matrices: dict[torch.Size, list[nn.Parameter]] = {}
         others = []
         for name, parameter in module.named_parameters():
-            if parameter.ndim == 2 and "embed" not in name:
+            if parameter.ndim == 2 and not _table(name):
                 self.matrices.setdefault(parameter.shape, []).append(parameter)
             else:
                 others.append(parameter)
@@ -75,7 +76,11 @@ def start(module: nn.Module, layers: int, seed: int) -> None:
         if parameter.ndim == 1:
             parameter.fill_(1.0)
             continue
-        scale = 0.02 if "embed" in name else 0.6 * parameter.shape[1] ** -0.5
+        scale = 0.02 if _table(name) else 0.6 * parameter.shape[1] ** -0.5
         if name.endswith(("o_proj.weight", "down_proj.weight")):
             scale /= (2 * layers) ** 0.5
         parameter.copy_(torch.randn(parameter.shape, generator=draw) * scale)
+
+
+def _table(name: str) -> bool:
+    return any(one in name for one in TABLES)

@@ -32,6 +32,13 @@ class Recipe:
     drafter_shape: tuple[float, float] = (0.03, 0.5)
     distillation: float = 0.8  # share of the target's distribution in the loss, the rest is the token's
     slots: float = 4.0  # slot k weighs exp(-(k - 1) / slots)
+    # All weights together are to be shipped: what is not DFlash is smaller than it might be.
+    dspark_layers: int = 2
+    markov_rank: int = 32  # of DSpark
+    eagle_intermediate: int = 768  # width of EAGLE3's MLP
+    mtp_intermediate: int = 384
+    depth: int = 2  # modules of MTP
+    joined: int = 4  # sequences in one row for the kinds that attend to everything before
     temperatures: tuple[float, ...] = (0.0, 0.0, 0.6, 1.0)
     eval_prompt: int = 1024
     eval_prompts: int = 256
@@ -62,6 +69,6 @@ _TINY = replace(
 TINY = Recipe(
     _TINY, drafter_of(_TINY, (0, 1, 2), window=16, layers=2, block=4), target_rows=4, target_length=64, drafter_rows=4,
     prompt=24, new=24, on_policy=8, rounds=1, stride=4, eval_prompt=32, eval_prompts=4, sample_bytes=200_000,
-    log_every=5,
+    log_every=5, markov_rank=8, eagle_intermediate=48, mtp_intermediate=48, joined=2,
 )  # fmt: skip
 RECIPES = {"t1": T1, "tiny": TINY}

@@ -48,6 +48,7 @@ class Session:
     columns: tuple[str, ...]
     say: Say
     begun: float = field(default_factory=time.monotonic)
+    ready: float | None = None  # when steps began
     first: float | None = None  # when the first step, which compiles, was over
     past: dict[str, Any] = field(default_factory=lambda: {"steps": 0, "seconds": 0.0, "runs": [], "curve": []})
     steps: int = 0
@@ -98,6 +99,7 @@ class Session:
 
     def over(self) -> bool:
         """Whether schedule or time are up; a run takes one step at least."""
+        self.ready = self.ready or time.monotonic()
         return self.steps > 0 and (self.progress >= 1 or time.monotonic() - self.begun > self.room)
 
     def stepped(self, every: int, values: Callable[[], tuple[float, ...]]) -> None:
@@ -107,6 +109,7 @@ class Session:
             if self.order.device.type == "cuda":
                 torch.cuda.synchronize()
             self.first = time.monotonic()
+            self.say(f"{self.name}: first step in {self.first - (self.ready or self.begun):.1f} s, with compilation")
         if self.steps % every == 0 or self.steps == 1:
             self.note(values())
 
@@ -122,6 +125,8 @@ class Session:
         """Write weights and progress, whole or not at all; returns the progress."""
         run = {"seed": self.order.seed, "steps": self.steps, "seconds": round(self.elapsed, 1)}
         run |= {"device": device_name(self.order.device), "torch": torch.__version__}
+        ready, first = self.ready or self.begun, self.first or self.begun
+        run |= {"seconds_before": round(ready - self.begun, 1), "seconds_compiling": round(first - ready, 1)}
         left = {
             "columns": self.columns,
             "steps": self.number,
@@ -136,6 +141,8 @@ class Session:
         save(part, module, config, most_bytes=MOST_BYTES)
         write_json(part / PROGRESS, left)
         replace(self.folder)
+        before = f"{run['seconds_before']:g} s of preparation and {run['seconds_compiling']:g} s of compilation"
+        self.say(f"{self.name}: {self.steps} steps in {run['seconds']:g} s, behind {before}")
         return left
 
 

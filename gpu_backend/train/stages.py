@@ -26,10 +26,11 @@ def run(
     seed: int,
     device: str | None,
     files: int | None,
+    kind: str,
     say: Say,
 ) -> dict[str, Any]:
-    """Run one stage; returns what is to be told of it. Target and drafter begin no step but the first after
-    ``seconds``; the other stages take as long as they take."""
+    """Run one stage; returns what is to be told of it. Target and drafter, which is one of ``kind``, begin no step but
+    the first after ``seconds``; the other stages take as long as they take."""
     recipe = RECIPES[recipe_name]
     require_folder(folder)
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -40,12 +41,12 @@ def run(
     if stage == "tokenizer":
         return tokens.build(folder, recipe)
     if stage == "evaluate":
-        told = evaluate(folder, recipe, place)
+        told = evaluate(folder, recipe, place, say)
         write_card(folder, recipe, told)
         return told
     order = Order(folder, seconds, schedule, seed, place)
     if stage == "target":
         return target_stage.train(order, recipe, say)
-    left = drafter_stage.train(order, recipe, say)
+    left = drafter_stage.train(order, recipe, say, kind)
     write_card(folder, recipe)
     return left

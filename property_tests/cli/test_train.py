@@ -35,13 +35,23 @@ def test_four_stages_leave_a_pair_that_loads_and_its_card(kvtwin: Command) -> No
     assert one["steps"] > 0 and two["steps"] > one["steps"] and two["curve"][-1][2] < two["curve"][0][2]
     short = kvtwin("train", "drafter", *TINY, "--seconds", "0.1", "--json").json()
     assert short["steps"] > two["steps"], "one step is taken, however short the time"
+    for kind in ("dspark", "eagle3", "mtp"):
+        left = kvtwin("train", "drafter", "--kind", kind, *TINY, "--seconds", "0.1", "--json").json()
+        assert left["kind"] == kind and left["steps"] >= 1
+        assert Path(f"t/drafter-{kind}/curve.png").read_bytes().startswith(b"\x89PNG")
     told = kvtwin("train", "evaluate", *TINY, "--json").json()
-    assert 1 <= told["AL16"] <= 4 and 1 <= told["seed"]["AL128"] <= 4
-    assert (told["placeholder_steps"], told["seed"]["placeholder_steps"]) == (0, told["prompts"])
+    found = told["drafters"]
+    assert list(found) == ["dflash", "dspark", "eagle3", "mtp"]
+    assert [one["drafts"] for one in found.values()] == [3, 3, 3, 2]
+    for one in found.values():
+        assert 1 <= one["AL16"] <= 4 and 1 <= one["seed"]["AL128"] <= 4 and len(one["slots"]) == one["drafts"]
+        assert (one["placeholder_steps"], one["seed"]["placeholder_steps"]) == (0, told["prompts"])
     load_pair(Path("t/target"), Path("t/drafter"), "cpu")
     assert Path("t/target/curve.png").read_bytes().startswith(b"\x89PNG")
     card = json.loads(Path("t/card.json").read_text())
     assert card["acceptance"] == told and card["window"]["tokens"] == 16
+    assert "DFlash" in card["drafter-dspark"]["began_with"] and card["drafter-mtp"]["kind"] == "mtp"
+    assert {name.partition("/")[0] for name in card["sha256"]} >= {"target", "drafter", "drafter-eagle3"}
     for name, digest in card["sha256"].items():
         assert hashlib.sha256((Path("t") / name).read_bytes()).hexdigest() == digest
     check_ids(Path("t/tokens"))

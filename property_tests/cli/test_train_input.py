@@ -45,6 +45,8 @@ BAD = {
         ("corpus", *SIZE, "--out", "file/t"),
         "file: expected a folder to write to",
     ),
+    "an unknown kind of drafter": (("drafter", *SIZE, "--kind", "medusa"), "'medusa' is not one of 'dflash', 'dspark'"),
+    "a kind of a target": (("target", *SIZE, "--kind", "mtp"), "expected --kind only for drafter, found target"),
     "seconds of a corpus": (
         ("corpus", *SIZE, "--seconds", "1"),
         "--schedule only for target and drafter, found corpus",

@@ -19,7 +19,7 @@ from gpu_backend.modules.loader import load_pair
 from gpu_backend.replay.result import NATURAL, Replayed, ReplayOrder
 from gpu_backend.replay.session import replay
 from gpu_backend.train.encoding import END_OF_TEXT, SPECIAL, train_tokenizer
-from gpu_backend.train.evaluate import measure
+from gpu_backend.train.speculation import measure
 from model.config import RequestSpec
 from model.ops import Submit
 from model.tokens import Segment, prompt_tokens

@@ -9,8 +9,8 @@ import torch
 
 from gpu_backend.modules.tier0 import TINY, drafter_for
 from gpu_backend.train.dense import Passes, Windows, run_blocks, run_target
-from gpu_backend.train.evaluate import speculate
 from gpu_backend.train.optimiser import orthogonal, rate_at
+from gpu_backend.train.speculation import speculate
 from property_tests.gpu_room.pairs import NEAR, Pair, distance, make_pair, prompt
 
 LIKE_T1 = replace(TINY, layers=4)

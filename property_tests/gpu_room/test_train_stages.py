@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 
@@ -13,12 +14,15 @@ from gpu_backend.modules.drafter import Drafter
 from gpu_backend.modules.target import Target, place_for_inference
 from gpu_backend.train.corpus import STDLIB, Source, gather
 from gpu_backend.train.dense import Passes
-from gpu_backend.train.drafter_stage import batch, forward, write
+from gpu_backend.train.drafter_stage import batch
 from gpu_backend.train.files import PROGRESS, recover, replace
 from gpu_backend.train.generate import generate
+from gpu_backend.train.kinds import KINDS
 from gpu_backend.train.optimiser import start
 from gpu_backend.train.recipe import TINY
 from gpu_backend.train.session import Order, Session, Texts
+from gpu_backend.train.written import sequences
+from scenarios.errors import InputError
 
 CPU = torch.device("cpu")
 
@@ -89,22 +93,50 @@ def test_a_generation_that_is_cut_short_gives_the_head_of_the_whole_one(
     assert generate(target, prompts, 8, temperature, 3, over=lambda: True).shape == (2, 11)
 
 
-def test_a_run_whose_time_is_up_trains_on_what_its_target_wrote_so_far(target: Target) -> None:
-    texts = Texts(np.arange(2000) % 512, CPU, Path("ids"))
+def late(folder: Path, told: list[str], seconds: float) -> Session:
+    """A session so many seconds old, of five."""
+    order = Order(folder, 5.0, None, 1, CPU)
+    return Session("drafter", order, ("step", "seconds"), told.append, begun=time.monotonic() - seconds)
+
+
+TEXTS = Texts(np.arange(2000) % 512, CPU, Path("ids"))
+
+
+def test_a_run_whose_time_is_up_trains_on_what_its_target_wrote_so_far(target: Target, tmp_path: Path) -> None:
     told: list[str] = []
-    session = Session(
-        "drafter", Order(Path(), 5.0, None, 1, CPU), ("step", "seconds"), told.append, begun=time.monotonic() - 100
-    )
-    written = write(target, texts, session, TINY)
+    session = late(tmp_path, told, 100)
+    written = sequences(target, TEXTS, session, TINY)
     assert written.shape == (TINY.on_policy, TINY.prompt + TINY.stride)
-    assert told == [f"drafter: {TINY.on_policy} sequences with {TINY.stride} tokens of the target's own"]
-    ids = batch(written, texts, TINY, 1, 0)
-    hidden, labels, wanted = forward(target, Drafter(TINY.drafter), ids, TINY, Passes())
+    assert told[0].startswith(f"drafter: {TINY.on_policy} sequences with {TINY.stride} tokens of the target's own in")
+    assert not list(tmp_path.iterdir()), "half a round is not kept"
+    ids = batch(written, TEXTS, TINY, 1, 0)
+    slots = KINDS["dflash"].slots(target, Drafter(TINY.drafter), ids, TINY, Passes())
     anchors = (TINY.prompt + TINY.stride - 16) // TINY.stride
-    assert hidden.shape[:3] == labels.shape == wanted.shape[:3] == (TINY.drafter_rows, anchors, 3)
+    assert slots.hidden.shape[:3] == slots.labels.shape == slots.wanted.shape[:3] == (TINY.drafter_rows, anchors, 3)
     assert not session.over(), "one step is taken"
     session.stepped(1, tuple)
     assert session.over()
+
+
+def test_what_a_target_wrote_is_kept_for_the_drafters_of_all_kinds_and_thrown_away_with_it(
+    target: Target, tmp_path: Path
+) -> None:
+    recipe, told = dataclasses.replace(TINY, rounds=2), list[str]()
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target/model.safetensors").write_bytes(b"one")
+    first = sequences(target, TEXTS, late(tmp_path, told, 2), recipe)
+    assert len(first) == TINY.on_policy and len(told) == 1, "late, so one round was enough"
+    both = sequences(target, TEXTS, late(tmp_path, told, 0), recipe)
+    assert torch.equal(both[: len(first)], first) and len(both) == 2 * len(first) and len(told) == 3
+    assert not torch.equal(both[len(first) :], first), "the second round is another one"
+    again = sequences(target, TEXTS, late(tmp_path, told, 100), recipe)
+    assert torch.equal(again, both) and told[3:] == [f"drafter: {len(both)} sequences of the target's own were there"]
+    (tmp_path / "target/model.safetensors").write_bytes(b"another")
+    assert len(sequences(target, TEXTS, late(tmp_path, told, 2), recipe)) == TINY.on_policy
+    assert [path.name for path in sorted((tmp_path / "written").iterdir())] == ["round-0.npy", "written.json"]
+    (tmp_path / "written/round-0.npy").write_bytes(b"")
+    with pytest.raises(InputError, match=r"round-0\.npy: is not an array of sequences"):
+        sequences(target, TEXTS, late(tmp_path, told, 0), recipe)
 
 
 def test_a_copy_of_a_held_out_text_under_another_name_is_not_trained_on(tmp_path: Path) -> None:

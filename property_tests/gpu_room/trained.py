@@ -20,7 +20,8 @@ from gpu_backend.modules.drafter import Drafter
 from gpu_backend.modules.saver import save
 from gpu_backend.modules.target import Target
 from gpu_backend.train.dense import Passes, run_target
-from gpu_backend.train.drafter_stage import forward, loss_behind
+from gpu_backend.train.drafter_stage import loss_behind
+from gpu_backend.train.kinds import KINDS
 from gpu_backend.train.optimiser import Optimiser, rate_at, start
 from gpu_backend.train.recipe import TINY, drafter_of
 from gpu_backend.train.target_stage import head_loss
@@ -78,8 +79,8 @@ def train(folder: Path) -> Path:
     optimiser = Optimiser(drafter, RECIPE.muon, RECIPE.drafter_adam)
     for step in range(STEPS[1]):
         ids = torch.from_numpy(texts(RECIPE.drafter_rows, 48, 10_000 + step))
-        hidden, labels, wanted = forward(target, drafter, ids, RECIPE, passes)
-        loss, _, _ = loss_behind(hidden, target.head_weight, labels, wanted, RECIPE.distillation, RECIPE.slots)
+        slots = KINDS["dflash"].slots(target, drafter, ids, RECIPE, passes)
+        loss, _, _ = loss_behind(*slots, RECIPE.distillation, RECIPE.slots)
         loss.backward()
         optimiser.step(rate_at(step / STEPS[1], RECIPE.drafter_shape))
     save(folder / "target", target, RECIPE.target)
