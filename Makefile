@@ -34,8 +34,14 @@ fuzz: $(STAMP)
 arithmetic: $(CROSSHAIR_STAMP)
 	$(BIN)/pytest --hypothesis-profile=crosshair property_tests/fuzz/test_formulas.py $(ARGS)
 
-test: lint
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+# The types are read beside the tests, and told of where they are wrong.
+test: $(GPU_STAMP) $(CLUSTER_STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright >$(VENV)/types.log 2>&1 & types=$$!; \
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS); tested=$$?; \
+	wait $$types || { typed=$$?; cat $(VENV)/types.log; exit $$typed; }; \
+	exit $$tested
 
 test-core: $(CLUSTER_STAMP)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=property_tests/gpu_room $(ARGS)
@@ -74,8 +80,7 @@ $(STAMP): pyproject.toml constraints.txt
 # Only lint and the tests of gpu_backend want torch; who runs kvtwin never gets it.
 $(GPU_STAMP): $(STAMP)
 	@echo "installing torch and triton into $(VENV) (about half a minute, once)"
-	@$(BIN)/python -m pip install -qq --constraint constraints.txt --no-build-isolation --editable '.[gpu]'
-	@$(BIN)/python -m pip install -qq --constraint constraints.txt --no-build-isolation --editable '.[train]'
+	@$(BIN)/python -m pip install -qq --constraint constraints.txt --no-build-isolation --editable '.[gpu,train]'
 	@touch $(GPU_STAMP)
 
 # Campaigns on several machines, which the tests try on this one.

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from property_tests.cli.conftest import Answer, Command
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -16,6 +19,7 @@ BLOCKS = re.findall(r"^```(?:console|sh)\n(.*?)^```", README, re.MULTILINE | re.
 COMMANDS = [line.removeprefix("$ ") for block in BLOCKS for line in block.splitlines() if line.startswith("$ ")]
 KVTWIN = [command for command in COMMANDS if command.startswith("kvtwin ")]
 FOLDER = re.compile(r"\bruns/[\w-]+")
+ASKS_A_SHELL = re.compile(r"[^\w\s:+./,=#-]")  # a redirection, a pattern of file names, a quotation
 MAKE = [command for command in COMMANDS if command.startswith("make ")]
 
 
@@ -52,17 +56,28 @@ def test_a_command_that_reads_a_folder_comes_behind_the_one_that_writes_it() -> 
 
 
 @pytest.mark.parametrize("group", groups(), ids=lambda group: group[0])
-def test_the_commands_run_one_after_the_other(tmp_path: Path, group: list[str]) -> None:
-    """In the order of the text, in one folder; ``# exits N`` behind a command is its exit code, else it is 0."""
+def test_the_commands_run_one_after_the_other(tmp_path: Path, kvtwin: Command, group: list[str]) -> None:
+    """In the order of the text, in one folder; ``# exits N`` behind a command is its exit code, else it is 0.
+
+    A line that means something to a shell goes through one, every other is read as a shell would read it.
+    """
     (tmp_path / "docs").symlink_to(ROOT / "docs")
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     wrong = []
     for command in group:
         stated = re.search(r"# exits (\d)", command)
-        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
-        if done.returncode != int(stated[1] if stated else 0) or "Traceback" in done.stderr:
-            wrong.append(f"{command}: exit {done.returncode}: {done.stderr or done.stdout}")
+        if ASKS_A_SHELL.search(command):
+            done = through_a_shell(command, tmp_path)
+        else:
+            done = kvtwin(*shlex.split(command, comments=True)[1:])
+        if done.code != int(stated[1] if stated else 0) or "crashed" in done.err or "Traceback" in done.err:
+            wrong.append(f"{command}: exit {done.code}: {done.err or done.out}")
     assert wrong == []
+
+
+def through_a_shell(command: str, folder: Path) -> Answer:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
+    return Answer(done.returncode, done.stdout, done.stderr)
 
 
 def test_the_files_and_pictures_it_names_are_there() -> None:

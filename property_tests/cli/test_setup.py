@@ -116,7 +116,7 @@ def test_nobody_but_lint_and_tests_installs_torch() -> None:
     """``make run`` on a machine without an environment installs what kvtwin needs, and no more."""
     for target, wanted in {"run": False, "bench": False, "test-core": False, "lint": True, "test-gpu": True}.items():
         done = subprocess.run(["make", "--dry-run", "--always-make", target], cwd=ROOT, capture_output=True, text=True)
-        assert ("'.[gpu]'" in done.stdout) == wanted, target
+        assert ("'.[gpu,train]'" in done.stdout) == wanted, target
 
 
 @pytest.mark.parametrize("target", TARGETS)
