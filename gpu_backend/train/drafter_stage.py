@@ -11,6 +11,7 @@ from gpu_backend.modules.loader import drafter_config_of, load_target, target_co
 from gpu_backend.modules.target import Target, place_for_inference
 from gpu_backend.modules.weights import read_weights
 from gpu_backend.shipped.card import DRAFTERS
+from gpu_backend.train.chat import Requests, read_chat
 from gpu_backend.train.dense import Passes
 from gpu_backend.train.files import PROGRESS, TARGET, TOKENS, read_bytes, recover
 from gpu_backend.train.fit import target_fits, tokens_fit
@@ -39,7 +40,8 @@ def train(order: Order, recipe: Recipe, say: Say, name: str = "dflash") -> dict[
     place_for_inference(target, order.device, target.config.dtype)
     drafter, more = begin(session, kind, recipe, target)
     drafter = drafter.to(order.device)
-    written = sequences(target, texts, session, recipe)
+    prompts = Requests(read_chat(order.folder), texts) if recipe.instruct else texts
+    written = sequences(target, prompts, session, recipe)
     passes = Passes.on(order.device)
     loss_of = torch.compile(loss_behind) if order.device.type == "cuda" else loss_behind
     optimiser = Optimiser(drafter, recipe.muon, recipe.drafter_adam)

