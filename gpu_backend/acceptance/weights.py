@@ -22,6 +22,7 @@ from scenarios.errors import InputError
 from scenarios.schema import Scenario
 
 DFLASH = "dflash"
+BLOCKS = {"dflash", "dspark"}  # kinds that draft in blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,12 @@ class Pair:
     def window(self) -> int | None:
         """The drafter's window in tokens, one for all its layers."""
         return self.drafter.window(0)
+
+
+def kind_in(folder: Path, kind: str) -> str:
+    """The kind by whose name the drafter of a scenario of ``kind`` lies in ``folder``: its own, else DFlash's, where a
+    published drafter of any kind may lie."""
+    return kind if kind in DRAFTERS and (folder / DRAFTERS[kind]).is_dir() else DFLASH
 
 
 def open_pair(folder: Path, kind: str = DFLASH) -> Pair:
@@ -75,14 +82,20 @@ def fitted(scenario: Scenario, pair: Pair) -> Scenario:
 
     An engine keeps K cells behind what it knows. A block whose anchor predicts nothing has K + 1: one token of headroom
     more, without which the block's last mask is invisible to the others wherever a page ends before it.
-    InputError where the scenario has a drafter of another kind; prompts or limits that no longer go together are
-    refused by the scenario itself, with their line.
+    DFlash and DSpark keep the same context, so that weights of the one serve scenarios of the other. InputError where
+    the scenario has a drafter of another kind; prompts or limits that no longer go together are refused by the scenario
+    itself, with their line.
     """
     config = scenario.engine_config()
+    asked, kind = config.drafter.kind, pair.drafter.kind
+    if asked != kind and not {asked, kind} <= BLOCKS and asked in DRAFTERS:
+        problem = f"expected a drafter of kind {asked} in {DRAFTERS[asked]}, found {kind}"
+        raise InputError(str(pair.folder), 0, "weights", problem)
     require_served(config, vocabulary=pair.target.vocabulary)
     most = min(config.limits.max_seq_len, pair.target.positions)
     headroom = config.limits.extra_tokens + pair.drafter.block - pair.drafter.drafts
-    drafter = scenario.drafter.model_copy(update={"drafts": pair.drafter.drafts, "window": pair.window})
+    own = {"kind": kind, "drafts": pair.drafter.drafts, "window": pair.window}
+    drafter = scenario.drafter.model_copy(update=own)
     return scenario.replace(
         geometry=scenario.geometry.model_copy(update={"vocabulary": pair.target.vocabulary}),
         drafter=drafter,
@@ -94,6 +107,7 @@ def replaced(scenario: Scenario, config: EngineConfig) -> list[str]:
     """What :func:`fitted`, which gave ``config``, changed of ``scenario``, in a line each."""
     before = scenario.engine_config()
     pairs = (
+        ("the drafter's kind", before.drafter.kind, config.drafter.kind),
         ("vocabulary", before.vocabulary, config.vocabulary),
         ("drafts", before.drafter.drafts, config.drafter.drafts),
         ("the drafter's window", before.drafter.window, config.drafter.window),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gpu_backend.acceptance.rules import Rule, Sampling
 from gpu_backend.acceptance.texts import Spoken, Texts, open_texts
-from gpu_backend.acceptance.weights import fitted, models_of, open_pair, replaced
+from gpu_backend.acceptance.weights import fitted, kind_in, models_of, open_pair, replaced
 from gpu_backend.backend import Kernels
 from gpu_backend.replay.executor import DeviceWorld
 from gpu_backend.replay.modelled import Models, models_for
@@ -91,7 +91,10 @@ def record(
     prepare: Callable[[DeviceWorld], None] | None = None,
 ) -> Recorded:
     """Run ``scenario`` with natural acceptance behind devices that ``prepare`` sees before their first step."""
-    pair = None if order.weights is None else open_pair(Path(order.weights))
+    pair = None
+    if order.weights is not None:
+        folder = Path(order.weights)
+        pair = open_pair(folder, kind_in(folder, scenario.engine_config().drafter.kind))
     asked = scenario
     if pair is not None:
         scenario = fitted(scenario, pair)

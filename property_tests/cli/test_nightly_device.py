@@ -21,6 +21,7 @@ workload:
     - {prompt: document, output: 5}
 acceptance: {forced: [2]}
 """
+PAIR = Path(__file__).resolve().parents[1] / "gpu_room/tiny_pair"
 FORCED = "replays:\n  - {scenarios: [toy.yaml], launch: dispatch, repeats: 2}\n"
 SUITE = FORCED + "  - {scenarios: [toy.yaml], acceptance: natural}\ndevice_drill: {faults: [raw-keys]}\n"
 
@@ -52,6 +53,22 @@ def test_replays_are_run_judged_and_held_to_what_they_were(kvtwin: Command, tmp_
     assert {change["kind"] for change in again["changes"]} == {"gone"}
     refused = kvtwin("nightly", "--suite", "smoke", "--baseline", "night")
     assert refused.code == 2 and "expected a baseline of the suite smoke, found one of mine" in refused.err
+
+
+def test_a_nightly_runs_ones_own_checkpoint(kvtwin: Command, tmp_path: Path) -> None:
+    """By its path from the suite's folder; where that lies is no part of what a baseline holds."""
+    suite = "replays:\n  - {scenarios: [toy.yaml], acceptance: natural, weights: mine}\n"
+    (tmp_path / "mine.yaml").write_text(suite)
+    answer = kvtwin("nightly", "--suite", "mine.yaml", "--on", "cpu")
+    assert answer.code == 2
+    assert "mine.yaml:2: replays[0].weights: expected a folder, found none at" in answer.err
+    (tmp_path / "mine").symlink_to(PAIR)
+    answer = kvtwin("nightly", "--suite", "mine.yaml", "--on", "cpu", "--out", "night", "--json")
+    cases = {(case["subject"], case["name"]): case["verdict"] for case in answer.json()["cases"]}
+    assert (answer.code, cases["toy on unified, natural, weights mine", "memories"]) == (0, "passed")
+    (tmp_path / "mine.yaml").write_text(suite.replace(" natural", " forced"))
+    refused = kvtwin("nightly", "--suite", "mine.yaml", "--on", "cpu")
+    assert refused.code == 2 and "expected acceptance: natural beside weights, found forced" in refused.err
 
 
 def test_a_device_whose_memory_is_another_fails_the_night_and_names_the_place(kvtwin: Command, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gpu_backend.acceptance.recorded import measured
-from gpu_backend.acceptance.weights import fitted, models_of, open_pair
+from gpu_backend.acceptance.weights import fitted, kind_in, models_of, open_pair
 from gpu_backend.modules.saver import save
 from gpu_backend.modules.tier0 import TINY, drafter_for, random_drafter, random_target
 from gpu_backend.replay.result import NATURAL, Replayed, ReplayOrder
@@ -24,7 +24,7 @@ from sim.rulespec import find
 FEW = replace(TINY, vocabulary=5, positions=96)  # words, so that random drafts are right now and then
 REFUSED = {
     "no-drafter": ("drafter", None, "expected a folder with target and drafter in it, found no drafter"),
-    "kind": ("drafter", {"speculators_model_type": "eagle3"}, "speculators_model_type: the speculators packaging"),
+    "kind": ("drafter", {"speculators_model_type": "eagle3"}, "speculators_model_type: expected 'dflash' or"),
     "another-target": ("drafter", {"hidden_size": 32}, "hidden_size: expected the target's 64, found 32"),
     "heads": ("drafter", {"num_key_value_heads": 4}, "num_key_value_heads: expected the target's 2, since"),
 }
@@ -59,6 +59,28 @@ def test_the_weights_bring_vocabulary_drafts_window_and_range(device: torch.devi
         "drafts 2 of the weights, not the scenario's 3",
     ]
     assert replayed.workers[0].context_rows > 0 and replayed.workers[0].ties == 0
+
+
+def test_a_dspark_drafter_runs_in_a_scenario_of_dflash_and_the_notes_tell(device: torch.device, tmp_path: Path) -> None:
+    drafter = drafter_for(FEW, block=2, window=12, logits_start=0, markov_rank=4)
+    save(tmp_path / "target", random_target(FEW, 3, drafter.taps), FEW)
+    save(tmp_path / "drafter", random_drafter(drafter, 3), drafter)
+    replayed = with_weights("smoke/hello", tmp_path, device, exact=True)
+    assert replayed.findings == () and replayed.exit_code == 0
+    assert replayed.result.config.drafter.kind == "dspark" and replayed.result.config.drafter.drafts == 2
+    assert replayed.result.notes[0] == "the drafter's kind dspark of the weights, not the scenario's dflash"
+
+
+def test_a_scenario_takes_the_drafter_of_its_kind_where_the_folder_has_one(tmp_path: Path, pair_folder: Path) -> None:
+    for name in ("target", "drafter"):
+        (tmp_path / name).symlink_to(pair_folder / name)
+    assert open_pair(tmp_path, kind_in(tmp_path, "dspark")).drafter.kind == "dflash"
+    own = drafter_for(FEW, block=2, window=12, logits_start=0, markov_rank=4)
+    save(tmp_path / "drafter-dspark", random_drafter(own, 3), own)
+    assert open_pair(tmp_path, kind_in(tmp_path, "dspark")).drafter == own
+    assert open_pair(tmp_path, kind_in(tmp_path, "dflash")).drafter.kind == "dflash"
+    with pytest.raises(InputError, match=r"weights: expected a drafter of kind mtp in drafter-mtp, found dflash"):
+        fitted(catalog.load("smoke/mtp_chain"), open_pair(tmp_path, kind_in(tmp_path, "mtp")))
 
 
 def test_a_replay_and_its_trace_say_the_same_of_acceptance(device: torch.device, pair_folder: Path) -> None:
@@ -104,8 +126,6 @@ def test_a_folder_that_cannot_be_run_is_refused_by_name(tmp_path: Path, pair_fol
 
 def test_what_does_not_fit_the_weights_is_refused_by_name(pair_folder: Path) -> None:
     pair, cpu = open_pair(pair_folder), torch.device("cpu")
-    with pytest.raises(InputError, match="expected a drafter of kind dflash or dspark, found mtp"):
-        fitted(catalog.load("smoke/mtp_chain"), pair)
     with pytest.raises(InputError, match="expected the target's windows 8, as the scenario has them, found full att"):
         text = """
 geometry:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,14 +10,10 @@ import torch
 from gpu_backend.acceptance.draws import mix
 from gpu_backend.acceptance.rules import Rule, Sampling
 from gpu_backend.modules.config import DrafterConfig
-from gpu_backend.modules.drafters import in_blocks
-from gpu_backend.modules.loader import load_pair
 from gpu_backend.modules.markov import FORMS, MarkovHead, draft_slots
-from gpu_backend.modules.own_pages import OwnPages
 from gpu_backend.modules.plain import DenseCache
-from gpu_backend.modules.saver import save
 from gpu_backend.modules.speculate import cold_context, greedy_plain, speculate_plain
-from gpu_backend.modules.tier0 import TINY, drafter_for, fill, random_drafter, random_target
+from gpu_backend.modules.tier0 import TINY, drafter_for, fill
 from property_tests.gpu_room.pairs import NEAR, Pair, distance, make_pair, prompt
 
 FEW = replace(TINY, vocabulary=5)
@@ -148,19 +143,3 @@ def test_a_confidence_head_gives_each_draft_a_chance(device: torch.device, confi
     wanted = 1 / (1 + (-(features.double() @ proj[0] + proj[1])).exp())
     assert found is not None and distance(found, wanted) < NEAR[torch.float32]
     assert 0 < float(found.min()) < float(found.max()) < 1
-
-
-@pytest.mark.parametrize(("form", "confidence"), [("vanilla", ""), ("gated", "hidden"), ("rnn", "markov")])
-def test_a_saved_head_drafts_what_it_drafted(tmp_path: Path, device: torch.device, form: str, confidence: str) -> None:
-    config, tokens = dspark(form, confidence=confidence), prompt(20)
-    save(tmp_path / "target", random_target(TINY, 3), TINY)
-    save(tmp_path / "drafter", random_drafter(config, 3), config)
-    loaded = load_pair(tmp_path / "target", tmp_path / "drafter", device)
-    assert loaded[1].config == config
-    made = random_target(TINY, 3, config.taps).ready(device), random_drafter(config, 3).ready(device)
-    drafts = []
-    for pair in (loaded, made):
-        pages = OwnPages(pair[0], in_blocks(pair[1]), 1, 32, 16)
-        pages.prefill(0, tokens)
-        drafts.append(pages.draft([0], [7]))
-    assert torch.equal(*drafts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,17 @@ def test_every_packaging_of_the_same_weights_drafts_the_same_logits(
     assert drafter_config_of(folder, TARGET) == config
     save(tmp_path / "ours", random_drafter(config, 3), config)
     assert torch.equal(drafts_of(target, folder), drafts_of(target, tmp_path / "ours"))
+
+
+@pytest.mark.parametrize(("form", "confidence"), [("vanilla", ""), ("gated", "hidden"), ("rnn", "markov")])
+def test_a_saved_head_drafts_what_it_drafted(tmp_path: Path, target: Path, form: str, confidence: str) -> None:
+    config = replace(DSPARK, markov=form, confidence=confidence)
+    save(tmp_path / "drafter", random_drafter(config, 3), config)
+    assert drafter_config_of(tmp_path / "drafter", TARGET) == config
+    made = random_target(TARGET, 3, config.taps).ready("cpu"), random_drafter(config, 3).ready("cpu")
+    pages = OwnPages(*made, 1, 32, 16)  # pyright: ignore[reportArgumentType]
+    pages.prefill(0, prompt(21))
+    assert torch.equal(pages.draft([0], [7]), drafts_of(target, tmp_path / "drafter"))
 
 
 def test_a_slot_too_far_would_draft_other_logits(tmp_path: Path, target: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpu_backend.replay.result import Replayed, ReplayOrder
 from model.builds import Build
@@ -26,9 +26,12 @@ def _device(place: Place) -> str:
 def replays(suite: Suite, place: Place) -> Iterator[Step]:
     seen: set[str] = set()
     for at, group in enumerate(suite.replays):
-        order = ReplayOrder(_device(place), group.acceptance, group.mode, group.check, launch=group.launch)
-        words = [group.acceptance, group.mode, group.launch, group.check]
-        usual = ["forced", "equality", "settle", "tags"]
+        weights = None if group.weights is None else str(suite.weights(group.weights, ("replays", at, "weights")))
+        order = ReplayOrder(
+            _device(place), group.acceptance, group.mode, group.check, launch=group.launch, weights=weights
+        )  # fmt: skip
+        words = [group.acceptance, group.mode, group.launch, group.check, f"weights {group.weights}"]
+        usual = ["forced", "equality", "settle", "tags", "weights None"]
         how = ", ".join(word for word, plain in zip(words, usual, strict=True) if word != plain)
         for number, name in enumerate(group.scenarios):
             location = ("replays", at, "scenarios", number)
@@ -38,7 +41,7 @@ def replays(suite: Suite, place: Place) -> Iterator[Step]:
             if subject in seen:
                 raise suite.located(location, f"expected each replay once, found {subject} twice")
             seen.add(subject)
-            work = _Replayed(scenario, build, order, subject, place, group.repeats)
+            work = _Replayed(scenario, build, order, subject, place, group.repeats, group.weights)
             yield Step("replays", subject, f"replay of {subject}", work)
 
 
@@ -52,6 +55,7 @@ class _Replayed:
     subject: str
     place: Place
     repeats: int
+    weights: str | None = None  # as the suite names them: where a folder lies is no part of a run
 
     def __call__(self, found: Found, tick: terminal.Tick, kept: Kept | None) -> None:
         assert self.place.devices is not None
@@ -62,7 +66,9 @@ class _Replayed:
             self._judge(found, repeat, replayed)
             measure.measure_run(found, "replays", self.subject, repeat, replayed.result, exact=not natural)
             self._times(found, repeat, replayed)
-        found.made["replays", self.subject] = measure.made_of(self.scenario, self.build.name, self.order)
+        found.made["replays", self.subject] = measure.made_of(
+            self.scenario, self.build.name, replace(self.order, weights=self.weights)
+        )  # fmt: skip
 
     def _judge(self, found: Found, repeat: int, replayed: Replayed) -> None:
         result, tail = replayed.result, f", repeat {repeat}" if repeat else ""

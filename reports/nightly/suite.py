@@ -56,9 +56,18 @@ class Replays(Part):
     mode: Literal["equality", "free"] = "equality"
     launch: Literal["settle", "dispatch"] = "settle"
     check: Literal["tags", "full"] = "tags"
+    weights: Name | None = Field(
+        default=None, description="natural: a folder with target/ and drafter/ in it, relative to the suite"
+    )
     repeats: int = Field(
         default=1, ge=1, le=100, description="the same replay again: of several the first warms up and gives no times"
     )
+
+    @model_validator(mode="after")
+    def _weights_accept(self) -> Replays:
+        if self.weights is not None and self.acceptance != "natural":
+            raise refuse(f"expected acceptance: natural beside weights, found {self.acceptance}")
+        return self
 
 
 class Fuzz(Part):
@@ -131,6 +140,13 @@ class Suite(Part):
         except InputError as error:
             raise self.located(location, f"expected a scenario, found: {error}") from error
         return scenario
+
+    def weights(self, given: str, location: Location) -> Path:
+        """A folder by its path from the suite's folder; ``InputError`` names the place in the suite."""
+        folder = self._folder / given
+        if not folder.is_dir():
+            raise self.located(location, f"expected a folder, found none at {folder}")
+        return folder
 
     def located(self, location: Location, problem: str) -> InputError:
         """The error about a field of the suite."""

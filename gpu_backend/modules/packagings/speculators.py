@@ -30,11 +30,16 @@ UNREAD = ("verifier_lm_head.weight", "verifier_norm.weight", "t2d", "d2t")  # of
 Flag = Annotated[bool, Field(strict=True)]
 
 
-class Top(BaseModel):
-    """The drafter's keys."""
+class Which(BaseModel):
+    """What is asked first, as another drafter has other keys."""
 
     model_config = ConfigDict(extra="ignore")
     speculators_model_type: Literal["dflash", "dspark"]
+
+
+class Top(Which):
+    """The drafter's keys."""
+
     transformer_layer_config: dict[str, Any]
     aux_hidden_state_layer_ids: Annotated[list[Place], Field(min_length=1)]
     block_size: Count
@@ -51,7 +56,8 @@ class Top(BaseModel):
 
 def read(values: Mapping[str, Any], file: str) -> Told:
     """A file of this packaging; InputError for what it lacks and for what has no code here."""
-    dspark = values.get(TELLTALE) == "dspark"
+    parse(Which, values, file)
+    dspark = values[TELLTALE] == "dspark"
     require_known(values, KEYS | set(HEADS if dspark else ()), file, "the packaging of speculators")
     top: Top = parse(Top, values, file)
     body = {"architectures": values.get("architectures"), **top.transformer_layer_config}
