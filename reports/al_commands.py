@@ -26,6 +26,7 @@ class Tier(enum.StrEnum):
 
     T0 = "t0"
     T1 = "t1"
+    T2 = "t2"
 
 
 Builds = Annotated[
@@ -40,7 +41,8 @@ Conditions = Annotated[
     str | None, typer.Option("--conditions", metavar="A,B,C", help="Some of the conditions; by default all.")
 ]
 Tiers = Annotated[
-    Tier | None, typer.Option("--tier", help="T0: random weights over a few words; T1: the trained pair.")
+    Tier | None,
+    typer.Option("--tier", help="T0: random weights over a few words; T1: the trained pair; T2: in the cache."),
 ]
 Weights = Annotated[Path | None, typer.Option("--weights", metavar="DIR", help="A pair that `kvtwin train` left.")]
 Prompts = Annotated[int | None, typer.Option("--prompts", min=1, help="Requests of a condition; 256, 8 on a CPU.")]
@@ -112,7 +114,7 @@ def order_of(
     builds: str | None, faults: str | None, conditions: str | None, tier: Tier | None, weights: Path | None
 ) -> Order:
     """What the names and the pair of the options ask for; InputError, in one line, for unknown ones."""
-    from gpu_backend.al.order import CONDITIONS, DEFAULT_FAULTS, EXPERIMENTS, T1_FOLDER, Order
+    from gpu_backend.al.order import CONDITIONS, DEFAULT_FAULTS, EXPERIMENTS, Order
     from model.builds import BUILDS
     from model.faults import FAULTS
     from scenarios.errors import InputError
@@ -126,7 +128,17 @@ def order_of(
     chosen = tuple(CONDITIONS)
     if conditions is not None:
         chosen = _names(conditions, CONDITIONS, "condition", "kvtwin al --help")
-    return Order(T1_FOLDER if tier is Tier.T1 else weights, named, wrong, chosen)
+    return Order(_folder_of(tier, weights), named, wrong, chosen)
+
+
+def _folder_of(tier: Tier | None, weights: Path | None) -> Path | None:
+    """Where the weights lie; None for T0."""
+    from gpu_backend.al.order import T1_FOLDER
+    from gpu_backend.tier2.cache import made_t2
+
+    if tier is Tier.T1:
+        return T1_FOLDER
+    return made_t2() if tier is Tier.T2 else weights
 
 
 def _builds(told: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gpu_backend.al.conditions import Condition, Hit, parting, pasts
+from gpu_backend.al.conditions import Condition, Hit, pasts
 from gpu_backend.al.order import AGENTIC
 from gpu_backend.al.pair import LoadedPair
 from gpu_backend.al.prompts import Text
@@ -22,8 +22,8 @@ def opening(pair: LoadedPair, texts: Sequence[Text], tokens: int) -> Condition:
     page, span, hits = pair.page, pair.span, []
     for number in range(max(1, len(texts) // STAGES)):
         past = pasts(page)[number % 4]
-        system = texts[number % 4 % len(texts)].ids[: 2 * span + past]
-        message = parting(texts[number].ids[span:], number, span // 4 + number // 4 % 7)
+        system = texts[number % 4 % len(texts)].ids[: pair.whole // 2 + past]
+        message = texts[number].tail(number, span // 4 + number // 4 % 7, first=span)
         hits.append(Hit((*system, *message), system, past))
     return Condition(AGENTIC, tuple(hits), tokens)
 
@@ -36,7 +36,7 @@ def continued(
     turns = [hit for hit in condition.hits if hit.stage == last]
     more = []
     for number, (hit, answer) in enumerate(zip(turns, answers, strict=True)):
-        text = texts[-1 - number].ids[last * 2 * pair.page :][: pair.page + 1 + number % 3]
+        text = texts[-1 - number].more(last * 2 * pair.page, pair.page + 1 + number % 3)
         past = len(hit.prompt) % pair.page or pair.page
         more.append(Hit((*hit.prompt, *answer, *text), hit.prompt, past, last + 1))
     return replace(condition, hits=(*condition.hits, *more))

@@ -81,17 +81,17 @@ def pasts(page: int) -> tuple[int, ...]:
 
 def text_length(pair: LoadedPair) -> int:
     """Tokens of text that the conditions need of each piece."""
-    return 4 * pair.span
+    return pair.whole
 
 
 def whole_prompts(pair: LoadedPair, texts: Sequence[Text], tokens: int, name: str = REPEAT) -> Condition:
     """Requests whose prompt is all there was: repeated, suspended, brought back from the host or transferred."""
     page = pair.page
-    base = 4 * pair.span - 2 * page
+    base = pair.whole - 2 * page
     hits = []
     for number, text in enumerate(texts):
         past = pasts(page)[number % 4]
-        prompt = text.ids[: base + past + 1]  # the last token is always prefilled
+        prompt = text.prompt(base + past + 1)  # the last token is always prefilled
         hits.append(Hit(prompt, prompt, past))
     return Condition(name, tuple(hits), tokens)
 
@@ -99,8 +99,8 @@ def whole_prompts(pair: LoadedPair, texts: Sequence[Text], tokens: int, name: st
 def first_turns(pair: LoadedPair, texts: Sequence[Text]) -> Condition:
     """First turns whose answers the second ones are built on."""
     page = pair.page
-    base = 3 * pair.span - 2 * page
-    prompts = [text.ids[: base + pasts(page)[number % 4]] for number, text in enumerate(texts)]
+    base = pair.whole - pair.span - 2 * page
+    prompts = [text.prompt(base + pasts(page)[number % 4]) for number, text in enumerate(texts)]
     hits = tuple(Hit(prompt, prompt, pasts(page)[number % 4]) for number, prompt in enumerate(prompts))
     return Condition(TWO_TURN, hits, page)
 
@@ -109,8 +109,7 @@ def two_turns(pair: LoadedPair, texts: Sequence[Text], answers: Sequence[Sequenc
     """Second turns: the first prompt, the answer to it, and the text that goes on there; the first prompt is reused."""
     first, page, hits = first_turns(pair, texts), pair.page, []
     for text, turn, answer in zip(texts, first.hits, answers, strict=True):
-        length = len(turn.prompt)
-        more = text.ids[length : length + page + 1]
+        more = text.more(len(turn.prompt), page + 1)
         hits.append(Hit((*turn.prompt, *answer[:page], *more), turn.prompt, turn.past))
     return Condition(TWO_TURN, tuple(hits), tokens)
 
@@ -124,17 +123,11 @@ def shared_prefix(pair: LoadedPair, texts: Sequence[Text], tokens: int, name: st
     hits = []
     for group in range(groups):
         past = pasts(page)[group % 4]
-        prefix, members = texts[group].ids[: 2 * span + past], range(group, count, groups)
-        tails = [parting(texts[number].ids, number, length + number // groups % 7) for number in members]
+        prefix, members = texts[group].ids[: pair.whole // 2 + past], range(group, count, groups)
+        tails = [texts[number].tail(number, length + number // groups % 7) for number in members]
         publisher = (*prefix, *_unlike(texts[group - 1].ids, others, {tail[0] for tail in tails}))
         hits += [(number, Hit((*prefix, *tail), publisher, past)) for number, tail in zip(members, tails, strict=True)]
     return Condition(name, tuple(hit for _, hit in sorted(hits, key=lambda one: one[0])), tokens)
-
-
-def parting(ids: tuple[int, ...], number: int, length: int) -> tuple[int, ...]:
-    """A tail of ``length`` tokens of ``ids`` from a place of its own."""
-    first = (number * 3) % max(1, len(ids) - length)
-    return ids[first : first + length]
 
 
 def _unlike(ids: tuple[int, ...], length: int, firsts: set[int]) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -70,6 +70,8 @@ def subject(
         pair = drawn(device, exact=exact)
         return pair, prompts.drawn(count, conditions.text_length(pair), T0_WORDS, seed)
     pair = load(folder, device, exact=exact)
+    if prompts.has_requests(folder):  # whole ones: their ends belong to them
+        pair = replace(pair, spans=prompts.sizes(folder)[1] // pair.span)
     return pair, prompts.held_out(folder, count, conditions.text_length(pair))
 
 

@@ -17,6 +17,7 @@ from gpu_backend.modules.target import Target
 from gpu_backend.modules.tier0 import TINY, drafter_for, random_pair
 from gpu_backend.replay.modelled import Models, content_of
 from gpu_backend.shipped.card import digest_of, weights_in
+from gpu_backend.train.files import PROGRESS, TARGET, read_json
 from scenarios.errors import InputError
 
 WINDOWED = ("dflash", "dspark")  # drafters whose context is bounded
@@ -40,11 +41,18 @@ class LoadedPair:
     exact: bool
     kind: str = DFLASH
     span: int = T0_WINDOW
+    spans: int = 4  # that a whole prompt has
+    release: str = ""  # of weights that others made, as the training tells it
 
     @property
     def window(self) -> int | None:
         """The drafter's window in tokens; ``None`` for full attention."""
         return self.drafter.config.window(0)
+
+    @property
+    def whole(self) -> int:
+        """Tokens of text that a prompt may have."""
+        return self.spans * self.span
 
     @property
     def page(self) -> int:
@@ -103,7 +111,13 @@ def load(folder: Path, device: torch.device, *, exact: bool, kind: str = DFLASH)
         if (name := str(path.relative_to(folder)))
     }
     span = found.window or min(MOST_SPAN, found.target.positions // 16)
-    return LoadedPair(folder.resolve().name, *pair, hashes, exact, kind, span)
+    return LoadedPair(folder.resolve().name, *pair, hashes, exact, kind, span, release=_release(folder))
+
+
+def _release(folder: Path) -> str:
+    """Where the target comes from, if it was not trained here."""
+    path = folder / TARGET / PROGRESS
+    return str(read_json(path, "target").get("release", "")) if path.exists() else ""
 
 
 def drawn(device: torch.device, *, exact: bool) -> LoadedPair:

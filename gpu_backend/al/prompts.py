@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gpu_backend.train.chat import CHAT, read_chat
 from gpu_backend.train.corpus import held_texts
 from gpu_backend.train.encoding import Encoder, ids_of, open_tokenizer
 from gpu_backend.train.files import TOKENS, read_json
@@ -22,10 +23,32 @@ LETTERS, SPARE = 6, 256  # of a token at most, as a rule; ids behind a head that
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One piece of text as token ids."""
+    """One piece of text as token ids.
+
+    In a dialogue it is a user's request as far as the text that it is about goes; ``end`` is what stands behind that
+    text, and ``turn`` what stands before and behind a later message.
+    """
 
     name: str
     ids: tuple[int, ...]
+    end: tuple[int, ...] = ()
+    turn: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+
+    def prompt(self, length: int) -> tuple[int, ...]:
+        """A first prompt of ``length`` tokens."""
+        return (*self.ids[: length - len(self.end)], *self.end)
+
+    def more(self, first: int, length: int) -> tuple[int, ...]:
+        """A later message of ``length`` tokens, its frame at least: the text from token ``first`` on."""
+        before, behind = self.turn
+        return (*before, *self.ids[first:][: max(0, length - len(before) - len(behind))], *behind)
+
+    def tail(self, number: int, length: int, first: int = 0) -> tuple[int, ...]:
+        """What ends a first prompt: some ``length`` tokens of the text behind ``first``, from a place that ``number``
+        names."""
+        ids, own = self.ids[first:], max(1, length - len(self.end))
+        place = (number * 3) % max(1, len(ids) - own)
+        return (*ids[place : place + own], *self.end)
 
     @classmethod
     def of(cls, ids: np.ndarray) -> Text:
@@ -40,12 +63,39 @@ def held_out(folder: Path, count: int, length: int) -> list[Text]:
     They are the prompts of its training, else cut from all that it held out, else from those modules of this Python's
     standard library that are held out always. InputError where all of that is too little.
     """
+    if has_requests(folder):
+        return _requests(folder, count, length)
     for source in (_prompts, _held, _library):
         found = source(folder, count, length)
         if len(found) == count:
             return [Text.of(ids) for ids in found]
     problem = f"expected {count} pieces of {length} tokens of held-out text, found fewer"
     raise InputError(str(folder / TOKENS), 0, "prompts", problem)
+
+
+def has_requests(folder: Path) -> bool:
+    """Whether the pair in ``folder`` was trained for a dialogue: its texts are a user's requests."""
+    return (folder / TOKENS / CHAT).exists()
+
+
+def sizes(folder: Path) -> tuple[int, int]:
+    """How many requests there are in ``folder``, and how many tokens the shortest has."""
+    lengths = [len(one["ids"]) for one in read_json(folder / TOKENS / PROMPTS, "tokenizer")]
+    if not lengths:
+        raise InputError(str(folder / TOKENS / PROMPTS), 0, "", "expected requests, found none")
+    return len(lengths), min(lengths)
+
+
+def _requests(folder: Path, count: int, length: int) -> list[Text]:
+    turn, path = read_chat(folder).turn, folder / TOKENS / PROMPTS
+    told = [one for one in read_json(path, "tokenizer") if len(one["ids"]) >= length]
+    if len(told) < count:
+        raise InputError(str(path), 0, "", f"expected {count} requests of {length} tokens, found {len(told)}")
+    found = []
+    for one in told[:count]:
+        begins = len(one["ids"]) - one["end"]
+        found.append(Text(one["name"], tuple(one["ids"][:begins]), tuple(one["ids"][begins:]), turn))
+    return found
 
 
 def _prompts(folder: Path, count: int, length: int) -> list[np.ndarray]:

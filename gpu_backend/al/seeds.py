@@ -19,7 +19,12 @@ def lines(told: Told) -> list[str]:
     found = []
     for decoding in told.cold:
         of = {key[1:]: row for key, row in rows.items() if key[0] == decoding}
-        found += [*_lost(decoding, of), *_agentic(decoding, of), *_bare(decoding, of)]
+        found += [
+            *_lost(decoding, of),
+            *_t2(told.pair.get("release", ""), decoding, of),
+            *_agentic(decoding, of),
+            *_bare(decoding, of),
+        ]
     return found
 
 
@@ -33,6 +38,19 @@ def _lost(decoding: str, of: dict[tuple[str, str], Row]) -> Iterator[str]:
     yield (
         f"S1 ({decoding}): lost drafter context on a hit {_change(lost)}, paired {_change(paired)} "
         f"(seed: {seed}): {_word(holds)}"
+    )
+
+
+def _t2(release: str, decoding: str, of: dict[tuple[str, str], Row]) -> Iterator[str]:
+    """S1's loss on T2's target: requests of 512 tokens and 128 greedy ones behind them."""
+    lost = of.get((REPEAT, LOST))
+    if not release or lost is None or decoding != "greedy":
+        return
+    found = ", ".join(f"{name} {lost[f'{name}_change']:+.1%}" for name in ("AL16", "AL128"))
+    holds = lost["AL128_high"] < 0
+    yield (
+        f"T2 ({release}): lost drafter context on a hit {found} (experiment with another drafter of this target: "
+        f"AL16 -26.3 %, AL128 -8.8 %, from 2.59 to 2.36; the seed's own figure: -9.4 %): {_word(holds)}"
     )
 
 

@@ -13,7 +13,7 @@ from gpu_backend.al.calibrate import calibrate, error_of
 from gpu_backend.al.experiment import Ask, Progress, Results
 from gpu_backend.al.measure import DRAFTER, TARGET, Run
 from gpu_backend.al.order import LENGTHS, Order, Told
-from gpu_backend.al.prompts import digest
+from gpu_backend.al.prompts import digest, has_requests, sizes
 from gpu_backend.replay.result import ReplayOrder
 from gpu_backend.replay.session import require_order
 from scenarios.errors import InputError
@@ -68,6 +68,8 @@ def asks_of(order: Order) -> list[Ask]:
     """One for each rule of acceptance: the pair on its device, and texts for it."""
     device = require_order(ReplayOrder(order.device))
     prompts, tokens = ON_CUDA if device.type == "cuda" else ON_CPU
+    if order.weights is not None and has_requests(order.weights):
+        prompts = min(prompts, sizes(order.weights)[0])
     count = order.prompts or prompts
     pair, texts = experiment.subject(order.weights, device, count, exact=order.exact, seed=order.seed)
     return [
@@ -169,4 +171,5 @@ def provenance(ask: Ask) -> dict[str, Any]:
         "temperature": ask.sampling.temperature,
         "seed": ask.seed,
         "timeline": "seed",
+        "release": ask.pair.release,
     }

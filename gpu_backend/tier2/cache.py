@@ -27,3 +27,14 @@ def cache_folder() -> Path:
 def t2_folder() -> Path:
     """The folder of the T2 pair, which may not be there."""
     return cache_folder() / NAME
+
+
+def made_t2() -> Path:
+    """The folder of the T2 pair; ``InputError`` that says how it is made where it is not there, or half of it."""
+    folder = t2_folder()
+    for part in ("target", "tokens/prompts.json", "drafter"):
+        if not (folder / part).exists():
+            problem = f"expected {part}, which `kvtwin train STAGE --size t2` makes, found none; STAGE is corpus, "
+            problem += "target --wheel FILE, tokenizer, drafter in turn"
+            raise InputError(str(folder), 0, "T2", problem)
+    return folder

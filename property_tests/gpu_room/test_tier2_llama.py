@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from gpu_backend.al.prompts import Text
 from gpu_backend.modules.loader import load_target, target_config_of
 from gpu_backend.tier2.convert import convert
 from gpu_backend.tier2.gguf import Gguf, read_gguf
@@ -204,3 +205,13 @@ def test_requests_have_their_length_their_frames_and_text_of_one_file(folder: Pa
     assert [prompt["end"] for prompt in prompts] == [len(chat.kinds[place % 4][1]) for place in range(len(prompts))]
     with pytest.raises(InputError, match="expected room for a text in 20 tokens"):
         cut_requests(chat, held, 20, 8)
+
+
+def test_a_request_of_any_length_ends_as_a_whole_one_and_a_later_message_has_its_frame() -> None:
+    text = Text("a", tuple(range(100, 140)), end=(7, 8, 9), turn=((1, 2), (3,)))
+    plain = Text("b", text.ids)
+    assert text.prompt(20) == (*range(100, 117), 7, 8, 9) and plain.prompt(20) == text.ids[:20]
+    assert text.more(5, 9) == (1, 2, *range(105, 111), 3) and plain.more(5, 9) == text.ids[5:14]
+    assert text.more(5, 2) == (1, 2, 3), "its frame at least"
+    assert text.tail(2, 10) == (*range(106, 113), 7, 8, 9) and plain.tail(2, 10) == text.ids[6:16]
+    assert text.tail(0, 2, first=30) == (130, 7, 8, 9) and len(plain.tail(50, 12, first=20)) == 12
