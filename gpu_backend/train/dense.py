@@ -19,6 +19,7 @@ from gpu_backend.modules.target import Target
 from gpu_backend.train.further import Cells, further_cells, whole_cells
 
 Rotation = tuple[torch.Tensor, torch.Tensor]
+KeyValues = tuple[torch.Tensor, torch.Tensor]
 
 
 def causal_layer(layer: Layer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, rows: int) -> torch.Tensor:
@@ -106,16 +107,22 @@ class Passes:
         )  # fmt: skip
 
 
-def run_target(target: Target, ids: torch.Tensor, passes: Passes) -> tuple[torch.Tensor, torch.Tensor]:
+def run_target(
+    target: Target, ids: torch.Tensor, passes: Passes, kept: list[KeyValues] | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     """States behind the last layer, ``[rows * length, hidden]``, not normed, and features, of ``ids`` int64
-    ``[rows, length]``."""
+    ``[rows, length]``. K and V of each layer, ``[rows, length, kv_heads, dim]``, are added to ``kept``."""
     rows, length = ids.shape
     position = torch.arange(length, device=ids.device).repeat(rows)
     cos, sin = target.rotary.at(position)
     x = working(target.embed(ids.flatten()))
     tapped = []
     for number, layer in enumerate(target.stack):
-        x = passes.causal(layer, x, cos, sin, rows)
+        if kept is None:
+            x = passes.causal(layer, x, cos, sin, rows)
+        else:
+            x, *pair = passes.cells(layer, x, cos, sin, rows)
+            kept.append((pair[0], pair[1]))
         if number in target.taps:
             tapped.append(x)
     return x, torch.cat(tapped, -1) if tapped else x[:, :0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import torch
@@ -45,15 +46,16 @@ def train(order: Order, recipe: Recipe, say: Say, name: str = "dflash") -> dict[
     passes = Passes.on(order.device)
     loss_of = torch.compile(loss_behind) if order.device.type == "cuda" else loss_behind
     optimiser = Optimiser(drafter, recipe.muon, recipe.drafter_adam)
+    peak = recipe.again if session.number and order.schedule is None else 1.0
     interrupted = False
     try:
         while not session.over():
-            ids = batch(written, texts, recipe, order.seed, session.number, kind.joined(recipe))
+            ids, own = batch(written, texts, recipe, order.seed, session.number, kind.joined(recipe))
             with reduced(order.device):
-                slots = kind.slots(target, drafter, ids, recipe, passes)
+                slots = kind.slots(target, drafter, ids, own, recipe, passes)
                 loss, *told = loss_of(*slots, recipe.distillation, recipe.slots)
             loss.backward()
-            optimiser.step(rate_at(session.progress, recipe.drafter_shape))
+            optimiser.step(peak * rate_at(session.progress, recipe.drafter_shape))
             values = (loss, *told)
             session.stepped(recipe.log_every, lambda values=values: tuple(value.item() for value in values))
     except KeyboardInterrupt:
@@ -81,15 +83,20 @@ def begin(session: Session, kind: Kind, recipe: Recipe, target: Target) -> tuple
 
 def batch(
     written: torch.Tensor, texts: Texts, recipe: Recipe, seed: int, step: int, joined: int = 1
-) -> torch.Tensor:  # fmt: skip
-    """Rows int64 ``[rows, joined * length]``: one half the target's own, ``joined`` of them in a row, the other raw
-    text."""
-    rows, length = recipe.drafter_rows // joined, joined * written.shape[1]
-    raw = rows // 2
+) -> tuple[torch.Tensor, int]:
+    """Rows int64 ``[rows, length]``, and how many of them, the first ones, are the target's own writing; the others are
+    raw text.
+
+    ``joined`` sequences stand in a row. They begin a little later now and then, so that a grid of anchors meets every
+    place.
+    """
+    rows, length = recipe.drafter_rows // joined, written.shape[1] - recipe.stride
+    own = rows - rows // 2
     draw = torch.Generator(device=written.device).manual_seed(seed_of(seed, step, 2))
-    chosen = torch.randint(0, len(written), ((rows - raw) * joined,), device=written.device, generator=draw)
-    own = written[chosen].long().view(rows - raw, length)
-    return torch.cat([own, texts.crops(raw, length, seed_of(seed, step, 3))])
+    chosen = torch.randint(0, len(written), (own * joined,), device=written.device, generator=draw)
+    first = random.Random(seed_of(seed, step, 4)).randrange(recipe.stride)
+    ids = written[chosen, first : first + length].long().view(own, joined * length)
+    return torch.cat([ids, texts.crops(rows - own, joined * length, seed_of(seed, step, 3))]), own
 
 
 def loss_behind(

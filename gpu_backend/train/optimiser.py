@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-TABLES = ("embed", "markov_w1")  # in the names of matrices whose rows are looked up
+TABLES = ("embed", "markov")  # in the names of matrices with a row for each token
 QUINTIC = (3.4445, -4.7750, 2.0315)  # of the Newton-Schulz iteration
 
 

@@ -32,6 +32,8 @@ class Recipe:
     on_policy: int = 4096  # sequences of one round of generation
     rounds: int = 2
     stride: int = 8  # anchors are so far apart
+    paths: bool = False  # whether blocks in raw text are to be what the target would write there
+    again: float = 0.5  # highest share of the rates where a drafter goes on from weights that are trained
     drafter_adam: float = 2e-3
     drafter_shape: tuple[float, float] = (0.03, 0.5)
     distillation: float = 0.8  # share of the target's distribution in the loss, the rest is the token's
@@ -69,7 +71,10 @@ def drafter_of(
     )  # fmt: skip
 
 
-T1 = Recipe(T1_TARGET, drafter_of(T1_TARGET, (1, 4, 6), window=256, layers=3, block=8))
+T1 = Recipe(
+    T1_TARGET, drafter_of(T1_TARGET, (1, 4, 6), window=256, layers=3, block=8), drafter_rows=96, prompt=384, new=256,
+    rounds=3, paths=True, joined=6,
+)  # fmt: skip
 # A step's logits, its largest tensors, are 24 rows x 96 anchors x 7 slots x 49,152 ids: 1.6 GB in bf16 and 3.2 GB in
 # float32, of drafter and target, with softmax and gradient some 20 GB; 64 rows as in T1 would be 54. The cache of a
 # round of generation is 30 layers x 2 x 1,024 rows x 3 heads x 1,024 positions x 64 x 2 bytes: 24 GB.
@@ -89,7 +94,7 @@ _TINY = replace(
 TINY = Recipe(
     _TINY, drafter_of(_TINY, (0, 1, 2), window=16, layers=2, block=4), target_rows=4, target_length=64, drafter_rows=4,
     prompt=24, new=24, on_policy=8, rounds=1, stride=4, eval_prompt=32, eval_prompts=4, sample_bytes=200_000,
-    log_every=5, markov_rank=8, eagle_intermediate=48, mtp_intermediate=48, joined=2,
+    log_every=5, markov_rank=8, paths=True, eagle_intermediate=48, mtp_intermediate=48, joined=2,
 )  # fmt: skip
 _TINY_T2 = replace(_TINY, hidden=64, intermediate=96, theta=100_000.0, eps=1e-5, qk_norm=False)
 TINY_T2 = replace(

@@ -19,6 +19,7 @@ from gpu_backend.modules.tier0 import TINY, drafter_for, random_pair
 from gpu_backend.train.dense import Passes, run_target
 from gpu_backend.train.drafter_stage import loss_behind
 from gpu_backend.train.further import whole_cells
+from gpu_backend.train.generate import generate
 from gpu_backend.train.kinds import KINDS
 from gpu_backend.train.kinds.base import Ran
 from gpu_backend.train.optimiser import Optimiser
@@ -47,7 +48,7 @@ def test_a_slot_that_is_trained_is_the_draft_behind_the_same_tokens(name: str) -
     target, drafter = random_pair(RECIPE.target, kind.config(RECIPE), 7, CPU)
     ids = torch.tensor([prompt(length, 5), prompt(length, 6)])
     with torch.no_grad():
-        slots = kind.slots(target, drafter, ids, RECIPE, Passes())
+        slots = kind.slots(target, drafter, ids, len(ids), RECIPE, Passes())
         logits = F.linear(slots.hidden, slots.head)
     first, stride = {"dflash": (16, 4), "dspark": (16, 4), "eagle3": (4, 4), "mtp": (2, 2)}[name]
     drafts = drafter.config.drafts
@@ -81,6 +82,26 @@ def drafted_behind(
         context.fold(Ran(features, torch.arange(length).expand(rows, -1), following))
         context.draft(known[:, 0], torch.full((rows,), length), choose)
     return torch.cat(asked, 1)
+
+
+@pytest.mark.parametrize("name", ["dflash", "dspark"])
+def test_a_slot_in_raw_text_is_trained_on_what_the_target_would_write_there(name: str) -> None:
+    recipe = replace(RECIPE, paths=True)
+    target, drafter = random_pair(recipe.target, KINDS[name].config(recipe), 7, CPU)
+    ids = torch.tensor([prompt(32, seed) for seed in (5, 6, 7)])
+    with torch.no_grad():
+        slots, told = (KINDS[name].slots(target, drafter, ids, own, recipe, Passes()) for own in (1, 3))
+    drafts, zero = drafter.config.drafts, torch.zeros(3)
+    for number, anchor in enumerate(range(16, 32 - drafts, recipe.stride)):
+        path = generate(target, ids[:, : anchor + 1], drafts, zero, 0)[:, anchor + 1 :]
+        assert torch.equal(slots.labels[1:, number], path[1:])
+        with torch.no_grad():
+            states, _ = run_target(target, torch.cat([ids[:, : anchor + 1], path], 1), Passes())
+            (wanted,) = target.head(target.model.norm(states.unflatten(0, (3, -1))[:, anchor:-1]))
+        assert distance(slots.wanted[1:, number], wanted[1:]) < NEAR[torch.float32]
+    assert torch.equal(slots.labels[0], told.labels[0]) and torch.equal(slots.wanted[0], told.wanted[0])
+    assert not torch.equal(slots.labels[1:], told.labels[1:])
+    assert torch.equal(slots.hidden, told.hidden) == (name == "dflash"), "the head of the other reads the path"
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -143,7 +164,7 @@ def test_every_kind_learns_what_follows(trained_pair: Path, name: str) -> None:
     losses = []
     for step in range(16):
         ids = torch.from_numpy(trained.texts(recipe.drafter_rows, 48, 20_000 + step))
-        loss, *_ = loss_behind(*kind.slots(target, drafter, ids, recipe, Passes()), 0.8, recipe.slots)
+        loss, *_ = loss_behind(*kind.slots(target, drafter, ids, 4, recipe, Passes()), 0.8, recipe.slots)
         loss.backward()
         optimiser.step(1.0)
         losses.append(loss.item())

@@ -109,9 +109,9 @@ def test_a_run_whose_time_is_up_trains_on_what_its_target_wrote_so_far(target: T
     assert written.shape == (TINY.on_policy, TINY.prompt + TINY.stride)
     assert told[0].startswith(f"drafter: {TINY.on_policy} sequences with {TINY.stride} tokens of the target's own in")
     assert not list(tmp_path.iterdir()), "half a round is not kept"
-    ids = batch(written, TEXTS, TINY, 1, 0)
-    slots = KINDS["dflash"].slots(target, Drafter(TINY.drafter), ids, TINY, Passes())
-    anchors = (TINY.prompt + TINY.stride - 16) // TINY.stride
+    ids, own = batch(written, TEXTS, TINY, 1, 0)
+    slots = KINDS["dflash"].slots(target, Drafter(TINY.drafter), ids, own, TINY, Passes())
+    anchors = (TINY.prompt - 16) // TINY.stride
     assert slots.hidden.shape[:3] == slots.labels.shape == slots.wanted.shape[:3] == (TINY.drafter_rows, anchors, 3)
     assert not session.over(), "one step is taken"
     session.stepped(1, tuple)

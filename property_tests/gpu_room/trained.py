@@ -79,7 +79,7 @@ def train(folder: Path) -> Path:
     optimiser = Optimiser(drafter, RECIPE.muon, RECIPE.drafter_adam)
     for step in range(STEPS[1]):
         ids = torch.from_numpy(texts(RECIPE.drafter_rows, 48, 10_000 + step))
-        slots = KINDS["dflash"].slots(target, drafter, ids, RECIPE, passes)
+        slots = KINDS["dflash"].slots(target, drafter, ids, len(ids), RECIPE, passes)
         loss, _, _ = loss_behind(*slots, RECIPE.distillation, RECIPE.slots)
         loss.backward()
         optimiser.step(rate_at(step / STEPS[1], RECIPE.drafter_shape))

@@ -80,8 +80,9 @@ class Kind(Protocol):
         """Give a new drafter its first weights; returns what is to be told of them. ``folder`` is the training's."""
         ...
 
-    def slots(self, target: Target, module: Any, ids: torch.Tensor, recipe: Recipe, passes: Passes) -> Slots:
-        """Slots of a batch of whole sequences, int64 ``[rows, length]``."""
+    def slots(self, target: Target, module: Any, ids: torch.Tensor, own: int, recipe: Recipe, passes: Passes) -> Slots:
+        """Slots of a batch of whole sequences, int64 ``[rows, length]``: the first ``own`` rows are the target's own
+        writing, the others raw text."""
         ...
 
     def context(self, target: Target, module: Any, rows: int, longest: int) -> Context:

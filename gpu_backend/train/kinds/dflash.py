@@ -11,9 +11,20 @@ from gpu_backend.modules.config import DrafterConfig
 from gpu_backend.modules.drafter import Drafter
 from gpu_backend.modules.markov import draft_slots
 from gpu_backend.modules.target import Target
-from gpu_backend.train.dense import Passes, anchors_of, attend, context_kv, new_cache, run_blocks, run_target, window_of
+from gpu_backend.train.dense import (
+    KeyValues,
+    Passes,
+    anchors_of,
+    attend,
+    context_kv,
+    new_cache,
+    run_blocks,
+    run_target,
+    window_of,
+)
 from gpu_backend.train.kinds.base import Choose, Ran, Slots
 from gpu_backend.train.optimiser import start
+from gpu_backend.train.paths import greedy_paths
 from gpu_backend.train.recipe import Recipe
 
 
@@ -41,23 +52,30 @@ class Dflash:
             module.norm.weight.copy_(target.model.norm.weight)
         return {}
 
-    def slots(self, target: Target, module: Drafter, ids: torch.Tensor, recipe: Recipe, passes: Passes) -> Slots:
-        """The blocks of every anchor: ``[rows, anchors, K]``."""
+    def slots(
+        self, target: Target, module: Drafter, ids: torch.Tensor, own: int, recipe: Recipe, passes: Passes
+    ) -> Slots:
+        """The blocks of every anchor, ``[rows, anchors, K]``; in raw text before what the target would write there."""
         config, (rows, length) = module.config, ids.shape
         anchor = anchors_of(module, length, recipe.stride, ids.device)
-        place = torch.arange(config.block, device=ids.device)
+        before = anchor[:, None] + torch.arange(config.drafts, device=ids.device)  # the tokens before each slot
+        kept: list[KeyValues] | None = [] if recipe.paths and own < rows else None
         with torch.no_grad():
-            states, features = run_target(target, ids, passes)
-            slot = torch.arange(config.drafts, device=ids.device)
-            behind = states.unflatten(0, (rows, length))[:, anchor[:, None] + slot]
-            (wanted,) = target.head(target.model.norm(behind))
-            tokens = torch.full_like(ids[:, anchor[:, None] + place], config.mask_token)
-            tokens[..., 0] = ids[:, anchor]
-            embedded = target.embed(tokens).to(features.dtype)
+            states, features = run_target(target, ids, passes, kept)
+            states = states.unflatten(0, (rows, length))
+            first = rows if kept is None else own  # of the rows with paths
+            (wanted,) = target.head(target.model.norm(states[:first, before]))
+            labels = ids[:first, before + 1]
+            if kept is not None:
+                pairs = [(k[own:], v[own:]) for k, v in kept]
+                path, logits = greedy_paths(target, states[own:, anchor], pairs, anchor, config.drafts, passes)
+                labels, wanted = torch.cat([labels, path]), torch.cat([wanted, logits])
+            anchors = ids[:, anchor, None]
+            masks = anchors.new_full((1, 1, config.block - 1), config.mask_token).expand(*anchors.shape[:2], -1)
+            embedded = target.embed(torch.cat([anchors, masks], -1)).to(features.dtype)
         hidden = run_blocks(module, features, embedded, rows, recipe.stride, passes)[:, :, config.logits_start :]
-        before = anchor[:, None] + slot
-        hidden, head = self.biased(module, hidden, target.head_weight, ids[:, before])
-        return Slots(hidden, head, ids[:, before + 1], wanted)
+        hidden, head = self.biased(module, hidden, target.head_weight, torch.cat([anchors, labels[..., :-1]], -1))
+        return Slots(hidden, head, labels, wanted)
 
     def biased(
         self, module: Drafter, hidden: torch.Tensor, head: torch.Tensor, previous: torch.Tensor

@@ -46,7 +46,9 @@ class Eagle:
         begin_chain(module, [module.norm.weight], target, seed)
         return {}
 
-    def slots(self, target: Target, module: Eagle3, ids: torch.Tensor, recipe: Recipe, passes: Passes) -> Slots:
+    def slots(
+        self, target: Target, module: Eagle3, ids: torch.Tensor, own: int, recipe: Recipe, passes: Passes
+    ) -> Slots:
         """The drafts behind every position of the grid: ``[rows, positions, K]``."""
         (rows, length), drafts, device = ids.shape, module.config.drafts, ids.device
         span = slice(recipe.stride - 1, length - 1 - drafts, recipe.stride)
@@ -60,11 +62,12 @@ class Eagle:
         states = [state]
         reached = position <= grid[:, None]
         step = torch.arange(drafts - 1, device=device)
-        own = [part.new_zeros(rows, len(grid), drafts - 1, *part.shape[2:]) for part in (k, v)]
+        # They require a gradient from the first step on, so that all steps share one graph.
+        mine = [part.new_zeros(rows, len(grid), drafts - 1, *part.shape[2:]).requires_grad_() for part in (k, v)]
         for number in range(drafts - 1):
             x = module.enter(0, embedded[:, grid + (2 + number)].flatten(0, 1), state.flatten(0, 1))
-            x, *own = passes.further(
-                module.midlayer, x, *rotation_at(module, grid + 1 + number, rows), k, v, *own, reached, step - number
+            x, *mine = passes.further(
+                module.midlayer, x, *rotation_at(module, grid + 1 + number, rows), k, v, *mine, reached, step - number
             )
             state = x.unflatten(0, (rows, len(grid)))
             states.append(state)

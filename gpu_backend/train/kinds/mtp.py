@@ -41,7 +41,7 @@ class MtpChain:
         begin_chain(module, norms, target, seed)
         return {}
 
-    def slots(self, target: Target, module: Mtp, ids: torch.Tensor, recipe: Recipe, passes: Passes) -> Slots:
+    def slots(self, target: Target, module: Mtp, ids: torch.Tensor, own: int, recipe: Recipe, passes: Passes) -> Slots:
         """The drafts behind every other position: ``[rows, positions, D]``."""
         (rows, length), depth, device = ids.shape, module.config.depth, ids.device
         span, position = slice(1, length - 1 - depth, 2), torch.arange(length, device=device)
