@@ -83,6 +83,7 @@ class DrafterConfig(DecoderConfig):
     own slot predicts nothing. ``dspark`` is DFlash whose logits are biased by the token before each slot, through a
     matrix of rank ``markov_rank`` and a head of form ``markov`` (see :mod:`gpu_backend.modules.markov`); ``confidence``
     names what its confidence head reads, ``hidden`` states or those and the ``markov`` embedding, none without one.
+    Such a block may draft from ``drawn`` of the target's ids only, by a head of its own; 0: from all, by the target's.
     A chain has ``depth`` modules of a layer each and drafts ``block`` tokens one by one.
     """
 
@@ -96,6 +97,7 @@ class DrafterConfig(DecoderConfig):
     markov_rank: int = 0
     markov: str = "vanilla"
     confidence: str = ""
+    drawn: int = 0
 
     @property
     def chained(self) -> bool:

@@ -26,6 +26,7 @@ class Drafter(nn.Module):
     """The drafter of one target; parameter names are those of DFlash checkpoints."""
 
     run: Runner
+    d2t: torch.Tensor
 
     def __init__(self, config: DrafterConfig) -> None:
         super().__init__()
@@ -37,6 +38,10 @@ class Drafter(nn.Module):
         self.rotary = Rotary(config)
         self.markov_head = MarkovHead(config) if config.markov_rank else None
         self.confidence_head = ConfidenceHead(config) if config.confidence else None
+        if config.drawn:
+            self.lm_head = Projection(config.hidden, config.drawn)
+            place = torch.arange(config.drawn)
+            self.register_buffer("d2t", place * (config.vocabulary // config.drawn) - place)
 
     def ready(self, device: torch.device | str, *, exact: bool = False) -> Drafter:
         """As :meth:`Target.ready`."""
@@ -91,11 +96,27 @@ class Drafter(nn.Module):
 
         def scored(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             hidden = self.norm(rows)
-            return hidden, *target.head(hidden)
+            return hidden, self.narrow_logits(hidden, target.head_weight)
 
         hidden, logits = (part.unflatten(0, (-1, self.config.drafts)) for part in self.run.blocks(scored, slots))
-        drafted = draft_slots(self.markov_head, hidden, logits, anchor, choose, self.run.blocks)
-        return drafted._replace(confident=self.confidence(hidden, anchor, drafted.token))
+        drafted = draft_slots(
+            self.markov_head, hidden, logits, anchor, lambda told, first: choose(self.widened(told), first),
+            self.run.blocks,
+        )  # fmt: skip
+        confident = self.confidence(hidden, anchor, drafted.token)
+        return drafted._replace(logits=self.widened(drafted.logits), confident=confident)
+
+    def narrow_logits(self, hidden: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
+        """Logits of normed states by the drafter's own head, if it has one, else by the target's ``head``."""
+        return self.lm_head(hidden) if self.config.drawn else F.linear(hidden, head.to(hidden.dtype))
+
+    def widened(self, logits: torch.Tensor) -> torch.Tensor:
+        """Logits over the target's ids: of those that are never drafted minus infinity."""
+        if not self.config.drawn:
+            return logits
+        ids = torch.arange(self.config.drawn, device=logits.device) + self.d2t
+        wide = logits.new_full((*logits.shape[:-1], self.config.vocabulary), float("-inf"))
+        return wide.index_copy(-1, ids, logits)
 
     def confidence(self, hidden: torch.Tensor, anchor: torch.Tensor, token: torch.Tensor) -> torch.Tensor | None:
         """Chances of acceptance, see :class:`Drafted`, of drafts ``token`` from normed states ``[rows, K, hidden]``."""
@@ -109,8 +130,10 @@ class Drafter(nn.Module):
     def logits_of(self, hidden: torch.Tensor, previous: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
         """Logits ``[..., K, vocabulary]`` of normed states ``[..., K, hidden]`` where the tokens ``previous``
         ``[..., K]`` before each slot are known, as in training; ``head`` ``[vocabulary, hidden]`` is the target's."""
-        logits = F.linear(hidden, head.to(hidden.dtype))
-        return logits if self.markov_head is None else logits + self.markov_head.block_bias(hidden, previous)
+        logits = self.narrow_logits(hidden, head)
+        if self.markov_head is not None:
+            logits = logits + self.markov_head.block_bias(hidden, previous)
+        return self.widened(logits)
 
     def block_tokens(self, anchor: torch.Tensor) -> torch.Tensor:
         """Tokens of the blocks behind ``anchor`` int64 ``[rows]``: ``[rows * block]``, masks behind each anchor."""

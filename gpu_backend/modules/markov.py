@@ -56,7 +56,7 @@ class MarkovHead(nn.Module):
         rank = config.markov_rank
         self.form, self.rank = config.markov, rank
         self.markov_w1 = Embedding(config.vocabulary, rank)
-        self.markov_w2 = Projection(rank, config.vocabulary)
+        self.markov_w2 = Projection(rank, config.drawn or config.vocabulary)
         if self.form == "gated":
             self.gate_proj = Projection(config.hidden + rank, rank, bias=True)
         if self.form == "rnn":

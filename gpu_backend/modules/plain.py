@@ -170,8 +170,18 @@ class PlainDrafter(PlainStack):
                 seen = seen & (position[:, None] - key[None] < window)
             x = self.behind_attention(x, self.attend(q, *context.extended(layer, k, v), seen), layer)
         states = self.norm(x, "norm.weight")[self.config.logits_start :]
-        logits = target.head(states)
-        return self.chained(anchor, states, logits) if self.config.markov_rank else logits
+        logits = states @ self.weights["lm_head.weight"].T if self.config.drawn else target.head(states)
+        return self.chained(anchor, states, logits) if self.config.markov_rank else self.wide(logits)
+
+    def wide(self, logits: torch.Tensor) -> torch.Tensor:
+        """Logits ``[..., vocabulary]`` of a drafter that drafts some ids only; the others have minus infinity."""
+        if not self.config.drawn:
+            return logits
+        every = torch.full((*logits.shape[:-1], self.config.vocabulary), float("-inf"), dtype=logits.dtype)
+        every = every.to(self.device)
+        for place, offset in enumerate(self.weights["d2t"].tolist()):
+            every[..., place + int(offset)] = logits[..., place]
+        return every
 
     def chained(self, anchor: int, hidden: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
         """``logits`` ``[K, vocabulary]`` with the Markov head's bias; ``hidden`` ``[K, hidden]`` is normed."""
@@ -188,6 +198,6 @@ class PlainDrafter(PlainStack):
                 forget, new, read = joint.reshape(3, -1)
                 state = new.tanh() + (state - new.tanh()) / (1 + (-forget).exp())
                 read = read.tanh()
-            found.append(base + weights["markov_w2.weight"] @ read)
+            found.append(self.wide(base + weights["markov_w2.weight"] @ read))
             before = int(found[-1].argmax())
         return torch.stack(found)

@@ -89,6 +89,8 @@ def _target_keys(config: TargetConfig) -> dict[str, Any]:
 def _drafter_keys(config: DrafterConfig) -> dict[str, Any]:
     if config.chained:
         return _chain_keys(config)
+    if config.drawn:
+        raise ValueError("this packaging has no place for a reduced draft vocabulary")
     nested: dict[str, Any] = {
         "mask_token_id": config.mask_token,
         "target_layer_ids": list(config.taps),

@@ -95,6 +95,7 @@ def place_for_inference(module: nn.Module, device: torch.device | str, dtype: to
     module.requires_grad_(False).eval()
     for parameter in module.parameters():
         parameter.data = parameter.data.to(device, dtype)
+    kept = module.state_dict().keys()
     for name, buffer in list(module.named_buffers()):
         owner = module.get_submodule(name.rpartition(".")[0])
-        owner.register_buffer(name.rpartition(".")[2], buffer.to(device), persistent=False)
+        owner.register_buffer(name.rpartition(".")[2], buffer.to(device), persistent=name in kept)

@@ -13,6 +13,7 @@ from scenarios.errors import InputError, quote, reason_of
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+INTEGERS = (torch.int64, torch.int32)
 DERIVED = "rotary_emb.inv_freq"  # a table that old checkpoints carry along
 
 
@@ -46,6 +47,11 @@ def read_weights(
             if tensor.shape != expected[name].shape:
                 shapes = f"expected {list(expected[name].shape)}, found {list(tensor.shape)}"
                 raise InputError(str(path), 0, name, f"shape: {shapes}")
+            if not expected[name].dtype.is_floating_point:
+                if tensor.dtype not in INTEGERS:
+                    raise InputError(str(path), 0, name, f"expected integers, found {tensor.dtype}")
+                found[name] = tensor.to(expected[name].dtype)
+                continue
             if tensor.dtype not in FLOATS:
                 raise InputError(str(path), 0, name, f"expected floating point of 16 or 32 bits, found {tensor.dtype}")
             found[name] = tensor.to(dtype)

@@ -18,6 +18,7 @@ TARGET = replace(TINY, layers=6)
 DFLASH = drafter_for(TARGET, block=4)
 ANCHORED = drafter_for(TARGET, block=3, logits_start=0)
 DSPARK = replace(drafter_for(TARGET, block=3, logits_start=0, markov_rank=8), markov="gated", confidence="markov")
+FEWER = replace(DSPARK, drawn=100)
 Pack = Callable[[Path, DrafterConfig], Path]
 
 
@@ -110,7 +111,8 @@ def speculators(folder: Path, config: DrafterConfig) -> Path:
         "architectures": ["DFlashSpeculator"], "speculators_model_type": config.kind, "speculators_version": "0.5.0",
         "transformer_layer_config": {**decoder(config), "rope_theta": config.theta}, "torch_dtype": "float32",
         "aux_hidden_state_layer_ids": [tap + 1 for tap in config.taps], "mask_token_id": config.mask_token,
-        "block_size": config.block, "draft_vocab_size": config.vocabulary, "sliding_window_non_causal": False,
+        "block_size": config.block, "draft_vocab_size": config.drawn or config.vocabulary,
+        "sliding_window_non_causal": False,
         "sample_from_anchor": config.logits_start == 0, "target_hidden_size": None, "tie_word_embeddings": False,
         "speculators_config": {
             "algorithm": config.kind, "default_proposal_method": "greedy",
@@ -118,5 +120,8 @@ def speculators(folder: Path, config: DrafterConfig) -> Path:
         },
         **(heads(config) if config.kind == "dspark" else {}),
     }  # fmt: skip
-    extra = {"embed_tokens.weight": copies()["embed_tokens.weight"], "t2d": torch.ones(config.vocabulary) > 0}
-    return write(folder, values, tensors_of(config) | extra)
+    own, masked = tensors_of(config), torch.zeros(config.vocabulary, dtype=torch.bool)
+    ids = torch.arange(config.drawn) + own["d2t"] if config.drawn else torch.arange(config.vocabulary)
+    masked[ids] = True
+    extra = {"embed_tokens.weight": copies()["embed_tokens.weight"], "t2d": masked}
+    return write(folder, values, own | extra)

@@ -21,6 +21,7 @@ from property_tests.gpu_room.packed import (
     ANCHORED,
     DFLASH,
     DSPARK,
+    FEWER,
     TARGET,
     Pack,
     copies,
@@ -81,6 +82,27 @@ def test_a_saved_head_drafts_what_it_drafted(tmp_path: Path, target: Path, form:
     pages = OwnPages(*made, 1, 32, 16)  # pyright: ignore[reportArgumentType]
     pages.prefill(0, prompt(21))
     assert torch.equal(pages.draft([0], [7]), drafts_of(target, tmp_path / "drafter"))
+
+
+def test_a_reduced_vocabulary_is_mapped_and_its_map_is_checked(tmp_path: Path, target: Path) -> None:
+    folder = speculators(tmp_path / "drafter", FEWER)
+    assert drafter_config_of(folder, TARGET) == FEWER
+    made = random_target(TARGET, 3, FEWER.taps).ready("cpu"), random_drafter(FEWER, 3).ready("cpu")
+    pages = OwnPages(*made, 1, 32, 16)  # pyright: ignore[reportArgumentType]
+    pages.prefill(0, prompt(21))
+    found = drafts_of(target, folder)
+    assert torch.equal(pages.draft([0], [7]), found) and int(found.isfinite().sum()) == 3 * 100
+    tensors = load_file(folder / "model.safetensors")
+    for changed, line in (
+        (tensors["d2t"] * 2, "d2t: expected distances to 100 different tokens below 512, found others"),
+        (tensors["d2t"] * 0 - torch.arange(100), "d2t: expected distances to 100 different tokens"),
+        (tensors["d2t"].float(), "d2t: expected integers, found torch.float32"),
+    ):
+        save_file(tensors | {"d2t": changed}, folder / "model.safetensors")
+        with pytest.raises(InputError, match=line):
+            load_pair(target, folder, "cpu")
+    with pytest.raises(ValueError, match="no place for a reduced draft vocabulary"):
+        save(tmp_path / "ours", made[1], FEWER)
 
 
 def test_a_slot_too_far_would_draft_other_logits(tmp_path: Path, target: Path) -> None:
@@ -203,7 +225,7 @@ REFUSED: dict[str, tuple[Pack, DrafterConfig, str, Any, str]] = {
         "speculators_config.proposal_methods[0].speculative_tokens: expected at most 3 with sample_from_anchor false",
     ),
     "another word on the anchor": (speculators, DFLASH, "shift_label", True, "shift_label: expected sample_from"),
-    "a reduced vocabulary": (speculators, DFLASH, "draft_vocab_size", 32, "draft_vocab_size: reduced draft vocabul"),
+    "a larger vocabulary": (speculators, DFLASH, "draft_vocab_size", 513, "draft_vocab_size: expected at most transf"),
     "another width of the target": (
         speculators, DFLASH, "target_hidden_size", 128, "target_hidden_size: expected transformer_layer_config.hidden",
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from gpu_backend.modules.config import DrafterConfig, TargetConfig
 from gpu_backend.modules.packagings.told import Told
 from scenarios.errors import InputError
@@ -27,3 +29,12 @@ def require_fit(config: DrafterConfig, told: Told, target: TargetConfig, file: s
     if narrowest < config.block:
         problem = f"expected at least the block's {config.block}, found {narrowest}"
         raise InputError(file, 0, f"{told.place}sliding_window", problem)
+
+
+def require_ids(d2t: torch.Tensor, vocabulary: int, file: str) -> None:
+    """``InputError`` unless ``d2t`` int64 ``[drawn]``, the distance of each draft id to the target's, names different
+    ids of the target."""
+    ids = torch.arange(len(d2t)) + d2t
+    if int(ids.min()) < 0 or int(ids.max()) >= vocabulary or len(ids.unique()) < len(ids):
+        problem = f"expected distances to {len(ids)} different tokens below {vocabulary}, found others"
+        raise InputError(file, 0, "d2t", problem)

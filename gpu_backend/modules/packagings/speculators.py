@@ -26,7 +26,7 @@ KEYS = TRAINING | frozenset((
     "target_hidden_size", "projector_type", "shift_label", "pure_draft_prefix_len", "emb_dim", "gru_hidden_dim",
     "lambda_base_start", "lambda_base_decay_ratio", "auf", "window_rule",
 ))  # fmt: skip
-UNREAD = ("verifier_lm_head.weight", "verifier_norm.weight", "t2d", "d2t")  # of training, or of a reduced vocabulary
+UNREAD = ("verifier_lm_head.weight", "verifier_norm.weight", "t2d")  # of training
 Flag = Annotated[bool, Field(strict=True)]
 
 
@@ -64,7 +64,7 @@ def read(values: Mapping[str, Any], file: str) -> Told:
     for key in ("dtype", "torch_dtype"):
         body.setdefault(key, values.get(key))
     require_known(body, DECODER, file, "the packaging of speculators", f"{BODY}.")
-    _require_whole_vocabulary(top, body, file)
+    drawn = _drawn(top, body, file)
     _require_window(top, body, file)
     for place, tap in enumerate(top.aux_hidden_state_layer_ids):
         if tap == 0:
@@ -72,17 +72,23 @@ def read(values: Mapping[str, Any], file: str) -> Told:
             raise InputError(file, 0, f"{TAPS}[{place}]", problem)
     return Told(
         body, top.speculators_model_type, tuple(tap - 1 for tap in top.aux_hidden_state_layer_ids), top.mask_token_id,
-        top.block_size, _logits_start(top, file), place=f"{BODY}.", taps_at=TAPS, shift=1, copies=OWN, ignored=UNREAD,
+        top.block_size, _logits_start(top, file), place=f"{BODY}.", taps_at=TAPS, shift=1, copies=OWN,
+        ignored=UNREAD if drawn else (*UNREAD, "d2t"), drawn=drawn,
         **(heads_of(values, file) if dspark else {}),
     )  # fmt: skip
 
 
-def _require_whole_vocabulary(top: Top, body: Mapping[str, Any], file: str) -> None:
-    if top.draft_vocab_size not in (None, body.get("vocab_size")):
-        raise InputError(file, 0, "draft_vocab_size", "reduced draft vocabularies are not supported")
+def _drawn(top: Top, body: Mapping[str, Any], file: str) -> int:
+    """The size of a draft vocabulary that is smaller than the target's, else 0."""
     if top.target_hidden_size not in (None, body.get("hidden_size")):
         problem = f"expected {BODY}.hidden_size {quote(body.get('hidden_size'))}, found {top.target_hidden_size}"
         raise InputError(file, 0, "target_hidden_size", problem)
+    whole, drawn = body.get("vocab_size"), top.draft_vocab_size
+    if drawn is None or drawn == whole:
+        return 0
+    if isinstance(whole, int) and drawn > whole:
+        raise InputError(file, 0, "draft_vocab_size", f"expected at most {BODY}.vocab_size {whole}, found {drawn}")
+    return drawn
 
 
 def _require_window(top: Top, body: Mapping[str, Any], file: str) -> None:

@@ -34,6 +34,7 @@ class Told:
     markov_rank: int = 0
     markov: str = "vanilla"
     confidence: str = ""
+    drawn: int = 0
     copies: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)

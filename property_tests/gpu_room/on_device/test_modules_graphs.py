@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -64,10 +65,16 @@ def outputs(generation: Generation, run: Callable[[], object], steps: int) -> li
     return found
 
 
-@pytest.fixture(params=[False, True], ids=["fast", "exact"])
+DFLASH = drafter_for(SMALL, block=8, window=64)
+DSPARK = drafter_for(SMALL, block=7, window=64, logits_start=0, markov_rank=32)
+DRAFTERS = {"": DFLASH, " dspark": DSPARK, " dspark, rnn": replace(DSPARK, markov="rnn", confidence="markov")}
+
+
+@pytest.fixture(params=[(exact, name) for exact in (False, True) for name in DRAFTERS],
+                ids=lambda told: f"{'exact' if told[0] else 'fast'}{told[1]}")  # fmt: skip
 def pair(request: pytest.FixtureRequest) -> Pair:
-    drafter = drafter_for(SMALL, block=8, window=64)
-    return make_pair(DEVICE, SMALL, drafter, dtype=torch.bfloat16, exact=request.param)
+    exact, name = request.param
+    return make_pair(DEVICE, SMALL, DRAFTERS[name], dtype=torch.bfloat16, exact=exact)
 
 
 def test_a_graph_of_a_generation_step_does_what_the_step_does(pair: Pair) -> None:
@@ -107,7 +114,7 @@ def test_logits_in_bfloat16_are_near_float64(pair: Pair) -> None:
 
 def test_exact_rows_keep_their_bits_in_large_steps() -> None:
     """Batches and chunks of sizes at which a matrix library changes its kernels."""
-    pair = make_pair(DEVICE, SMALL, drafter_for(SMALL, block=8, window=64), dtype=torch.bfloat16, exact=True)
+    pair = make_pair(DEVICE, SMALL, DFLASH, dtype=torch.bfloat16, exact=True)
     tokens = prompt(1500, 5, SMALL.vocabulary)
     whole = OwnPages(pair.target, pair.drafter, 1, 1536, 128).run([0], [tokens]).logits
     pages = OwnPages(pair.target, pair.drafter, 40, 1536, 128)

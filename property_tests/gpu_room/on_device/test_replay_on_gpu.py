@@ -55,7 +55,11 @@ def test_captured_steps_wait_for_nothing_and_leave_the_memory_of_eager_ones(devi
 
 
 @pytest.mark.parametrize("sampling", ["greedy", "token", "block", "match"])
-@pytest.mark.parametrize("text", [PADDED, PAIR, RANKS], ids=["padded", "pair", "attention-DP"])
+@pytest.mark.parametrize(
+    "text",
+    [PADDED, PAIR, RANKS, PADDED + "drafter: {kind: dspark}\n"],
+    ids=["padded", "pair", "attention-DP", "dspark"],
+)
 def test_modules_in_captured_steps_agree_on_what_eager_ones_do(device: torch.device, text: str, sampling: str) -> None:
     scenario, worlds = scenario_of(text), list[DeviceWorld]()
     order = ReplayOrder(device.type, NATURAL, exact=True, sampling=sampling)
