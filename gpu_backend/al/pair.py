@@ -84,7 +84,12 @@ class LoadedPair:
                 "draft": [_layers("draft", self.drafter.config, 0)],
                 "vocabulary": target.vocabulary,
             },
-            "drafter": {"kind": self.kind, "drafts": self.drafts, "window": self.window},
+            "drafter": {
+                "kind": self.kind,
+                "drafts": self.drafts,
+                "window": self.window,
+                "chain": self.drafter.config.depth,
+            },
         }
 
 

@@ -28,7 +28,7 @@ def cold_logits(target: Target, prompt: Sequence[int], output: Sequence[int], pa
     """Logits ``[outputs, vocabulary]`` behind the prompt and behind each token of ``output`` but the last."""
     tokens = [*prompt, *output[:-1]]
     first = len(prompt) - 1
-    return torch.cat([logits for logits, _ in _passes(target, tokens, page_size, first)])
+    return torch.cat([logits for logits, _ in passes(target, tokens, page_size, first)])
 
 
 def lossless_cold(
@@ -43,7 +43,7 @@ def cold_run(
 ) -> tuple[torch.Tensor, ColdRows]:
     """Logits behind the prompt of ``prompt`` tokens and behind each later one, and all context rows; of one run."""
     logits, features = [], []
-    for part, states in _passes(target, tokens, page_size, prompt - 1):
+    for part, states in passes(target, tokens, page_size, prompt - 1):
         logits.append(part)
         features.append(states)
     rows = torch.cat(features)
@@ -52,12 +52,12 @@ def cold_run(
 
 def cold_rows(target: Target, drafter: Drafter, tokens: Sequence[int], page_size: int) -> Rows:
     """K and V by layer, ``[tokens, kv_heads, head_dim]`` each, of the drafter's context rows of ``tokens``."""
-    features = torch.cat([part for _, part in _passes(target, tokens, page_size, len(tokens))])
+    features = torch.cat([part for _, part in passes(target, tokens, page_size, len(tokens))])
     position = torch.arange(len(tokens), device=features.device)
     return drafter.context_rows(features, position)
 
 
-def _passes(
+def passes(
     target: Target, tokens: Sequence[int], page_size: int, first: int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Logits of each chunk's tokens from ``first`` on, and the features of all of them."""
@@ -80,11 +80,16 @@ class WrongRow:
 
 
 class ColdRows:
-    """The cold rows of one sequence, ready to be compared with again and again."""
+    """The cold rows of one sequence from position ``first`` on, ready to be compared with again and again."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, first: int = 0) -> None:
         self.every = torch.stack([torch.stack(pair) for pair in rows])  # [layers, 2, positions, kv_heads, head_dim]
+        self.every[:, :, :first] = 0  # nobody reads them
         self.scale = self.every.abs().amax((2, 3, 4), keepdim=True).double()
+
+    def at(self, base: int) -> ColdRows:
+        """The rows where those below page ``base`` are hidden: each depends on its own position alone."""
+        return self
 
     def wrong(
         self, kv: torch.Tensor, table: torch.Tensor, begin: int, end: int, *, lag: int = 0, exact: bool = False

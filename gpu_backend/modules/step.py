@@ -52,6 +52,7 @@ class Paging:
     Positions, lengths and starts count from the row's base page. With ``cells`` the group's last layer writes ``tag``
     int64 and ``state`` int8 ``[tokens]``. ``from_origin`` promises that every start is 0. ``readable`` and
     ``writable``, bool ``[pages]``, are asserted on a CPU. ``live``, bool ``[tokens]``: other K/V is stored as zeros.
+    ``stores`` replaces the table where K/V is stored.
     """
 
     kv: torch.Tensor
@@ -68,6 +69,7 @@ class Paging:
     readable: torch.Tensor | None = None
     writable: torch.Tensor | None = None
     live: torch.Tensor | None = None
+    stores: torch.Tensor | None = None
 
     def store(self, layer: int, k: torch.Tensor, v: torch.Tensor) -> StoreCall:
         """The store of ``k`` and ``v`` ``[tokens, kv_heads, head_dim]`` into ``layer`` of this pool."""
@@ -75,8 +77,8 @@ class Paging:
             unused = ~self.live[:, None, None]
             k, v = k.masked_fill(unused, 0), v.masked_fill(unused, 0)
         call = StoreCall(
-            k.contiguous(), v.contiguous(), self.kv[layer, 0], self.kv[layer, 1], self.row, self.position, self.table,
-            self.base,
+            k.contiguous(), v.contiguous(), self.kv[layer, 0], self.kv[layer, 1], self.row, self.position,
+            self.table if self.stores is None else self.stores, self.base,
         )  # fmt: skip
         if self.cells is not None and layer == len(self.kv) - 1:
             call.cells, call.tag, call.state = self.cells, self.tag, self.state

@@ -35,6 +35,7 @@ class Lane:
     live: torch.Tensor | None = None
     readable: torch.Tensor | None = None
     writable: torch.Tensor | None = None
+    stores: torch.Tensor | None = None
 
 
 class StepShape:
@@ -88,5 +89,5 @@ class StepShape:
         return Paging(
             lane.kv, lane.table, lane.base, row.int(), (position - shift[self.row]).int(), length.int(),
             torch.zeros_like(lane.base), lane.cells, lane.tag, lane.state, from_origin=True, readable=lane.readable,
-            writable=lane.writable, live=lane.live,
+            writable=lane.writable, live=lane.live, stores=lane.stores,
         )  # fmt: skip

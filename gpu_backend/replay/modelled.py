@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import torch
 
@@ -16,12 +17,14 @@ from gpu_backend.acceptance.draws import signed
 from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.calls import AttentionCall, StoreCall
 from gpu_backend.layout import GUARD_PAGE, PoolLayout
-from gpu_backend.modules.config import DrafterConfig, TargetConfig
-from gpu_backend.modules.drafters import AnyDrafter, in_blocks
+from gpu_backend.modules.chain import Chain
+from gpu_backend.modules.config import CHAINED, DrafterConfig, TargetConfig
+from gpu_backend.modules.drafter import Drafter
+from gpu_backend.modules.drafters import AnyDrafter
 from gpu_backend.modules.row_models import RowModels
 from gpu_backend.modules.stack import Runner
 from gpu_backend.modules.target import Target
-from gpu_backend.modules.tier0 import TINY, drafter_for, random_pair
+from gpu_backend.modules.tier0 import TINY, chain_for, drafter_for, random_pair
 from gpu_backend.modules.views import Lane, StepShape
 from gpu_backend.replay.agreed import Agreed, Evidence, Ran
 from gpu_backend.replay.columns import DeviceColumn
@@ -37,6 +40,7 @@ from scenarios.errors import InputError
 
 VOCABULARY = 1 << 18  # token ids of the largest table of embeddings that is drawn
 KINDS = ("dflash", "dspark")
+Paged = TypeVar("Paged", Target, Drafter, Chain)
 MARKOV_RANK = 16  # of tier T0's DSpark
 
 
@@ -80,16 +84,19 @@ def models_for(config: EngineConfig, seed: int, device: torch.device, *, exact: 
         TINY, vocabulary=config.vocabulary, layers=layers, positions=limits.max_seq_len + limits.page_size, dtype=dtype,
         windows=tuple(windows[layer % len(windows)] for layer in range(layers)),
     )  # fmt: skip
-    rank = MARKOV_RANK if config.drafter.kind == "dspark" else 0
-    drafter = drafter_for(
-        target, block=config.drafter.drafts, window=config.drafter.window, logits_start=0, markov_rank=rank
-    )  # fmt: skip
-    return _made(target, drafter, seed, device, exact)
-
-
-def _made(target: TargetConfig, drafter: DrafterConfig, seed: int, device: torch.device, exact: bool) -> Models:
+    drafter = _drafter_of(config, target)
     pair = random_pair(target, drafter, seed, device, exact=exact)
     return Models(*pair, content_of(target, drafter), exact)
+
+
+def _drafter_of(config: EngineConfig, target: TargetConfig) -> DrafterConfig:
+    """A drafter of tier T0 in the shape of ``config``."""
+    told = config.drafter
+    if told.kind in CHAINED:
+        depth = told.chain if told.kind == "mtp" else 1
+        return chain_for(target, told.kind, drafts=told.drafts, depth=depth, window=told.window)
+    rank = MARKOV_RANK if told.kind == "dspark" else 0
+    return drafter_for(target, block=told.drafts, window=told.window, logits_start=0, markov_rank=rank)
 
 
 def content_of(target: TargetConfig, drafter: DrafterConfig) -> Modelled:
@@ -100,9 +107,13 @@ def content_of(target: TargetConfig, drafter: DrafterConfig) -> Modelled:
 def require_served(config: EngineConfig, vocabulary: int | None = None) -> None:
     """Raise for a drafter or lifecycles that no module serves; ``vocabulary`` is that of given weights."""
     kind = config.drafter.kind
-    if kind not in KINDS or not config.draft or not config.drafter.drafts:
-        problem = f"expected a drafter of kind dflash or dspark, found {kind}: natural acceptance has no module for it"
+    if kind not in (*KINDS, *CHAINED) or not config.draft or not config.drafter.drafts:
+        known = f"{', '.join((*KINDS, *CHAINED[:-1]))} or {CHAINED[-1]}"
+        problem = f"expected a drafter of kind {known}, found {kind}: natural acceptance has no module for it"
         raise InputError("acceptance", 0, "", problem)
+    if kind == "mtp" and 1 < config.drafter.chain != config.drafter.drafts:
+        problem = f"expected {config.drafter.chain} drafts, one of each module of the chain"
+        raise InputError("drafter", 0, "drafts", f"{problem}, found {config.drafter.drafts}")
     found = config.vocabulary if vocabulary is None else vocabulary
     if found > VOCABULARY:
         problem = f"expected a vocabulary of at most {VOCABULARY:,} ids for natural acceptance, found"
@@ -139,13 +150,12 @@ class ModelRows:
     def __init__(self, memory: DeviceMemory, models: Models, verify: VerifyRows, *, evidence: bool = False) -> None:
         self.memory, self.models, self.rule = memory, models, verify
         self.evidence = evidence and models.sampling.proposes
-        target, drafter = copy(models.target), copy(in_blocks(models.drafter))  # cold runs keep their own kernels
-        target.run = Runner(PoolKernels(memory), target.run.blocks)  # pyright: ignore[reportArgumentType]
-        drafter.run = Runner(PoolKernels(memory), drafter.run.blocks)  # pyright: ignore[reportArgumentType]
-        width = 1 + drafter.config.drafts
+        width = 1 + models.drafter.config.drafts
+        block = self._behind_pages(models.drafter) if isinstance(models.drafter, Drafter) else None
         self.slots = RowModels(
-            target, drafter, len(memory.rows.length), memory.rows.longest + width, width - 1, models.sampling
-        )
+            self._behind_pages(models.target), block, len(memory.rows.length), memory.rows.longest + width, width - 1,
+            models.sampling,
+        )  # fmt: skip
         self.bound: list[int] = [-1] * len(memory.rows.length)
         # owner without a slot -> what its drafter proposed last, and the distribution behind it
         self.drafts: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
@@ -153,6 +163,12 @@ class ModelRows:
         self._real = [False] * len(self.bound)
         self.zero = torch.zeros_like(memory.rows.length)
         self._shapes: dict[tuple[int, int], StepShape] = {}  # by rows and width
+
+    def _behind_pages(self, module: Paged) -> Paged:
+        """``module`` over this memory's pools; cold runs keep kernels of their own."""
+        found = copy(module)
+        found.run = Runner(PoolKernels(self.memory), module.run.blocks)  # pyright: ignore[reportArgumentType]
+        return found
 
     def bind(self, slot: int, owner: int) -> None:
         """A row slot is ``owner``'s: its tokens, as far as the host knows them, and its drafts."""
@@ -206,13 +222,22 @@ class ModelRows:
         start = upload([row.start for row in context], memory.device)
         position = shape.positions(start)
         lanes = [self._target_lane(column, slot, position, shape) for column in memory.target_columns]
-        folds, begin = [], memory.rows.drafter.length[slot].long()
-        if drafting:
-            folds = [self._fold_lane(column, slot) for column in memory.draft_columns]
+        begin, folds = memory.rows.drafter.length[slot].long(), self._folds(slot) if drafting else []
         output = self.slots.context(shape, slot, start, lanes, folds, begin)
         ends = upload([row.end for row in context], memory.device)
-        choices = self.models.sampling.token(output.logits, self.slots.key[slot], ends).tolist()
-        return {row.owner: choice for row, choice in zip(context, choices, strict=True) if row.last}
+        choice = self.models.sampling.token(output.logits, self.slots.key[slot], ends)
+        if drafting and memory.draft_columns:
+            self._chunked(context, slot, output.features, choice)
+        return {row.owner: token for row, token in zip(context, choice.tolist(), strict=True) if row.last}
+
+    def _folds(self, slot: torch.Tensor) -> list[Lane]:
+        """Lanes of chunks whose tokens are folded as the target runs them."""
+        return [self._fold_lane(column, slot) for column in self.memory.draft_columns]
+
+    def _chunked(
+        self, context: Sequence[ContextRow], slot: torch.Tensor, features: torch.Tensor, choice: torch.Tensor
+    ) -> None:
+        """The target ran chunks and chose a token behind each, int64 ``[rows]``; folding them was all there was."""
 
     # -- verify rows ---------------------------------------------------------------------------------------------
 

@@ -20,9 +20,11 @@ from gpu_backend.acceptance.draws import signed
 from gpu_backend.acceptance.judge import ColdTokens
 from gpu_backend.acceptance.rules import Rule
 from gpu_backend.backend import Kernels
+from gpu_backend.modules.chain import Chain
 from gpu_backend.modules.cold import NEAR_ROWS, ColdRows, cold_run
-from gpu_backend.modules.drafters import in_blocks
+from gpu_backend.modules.cold_chain import ColdChain, cold_chain_run
 from gpu_backend.replay.agreed import Agreed, Ran
+from gpu_backend.replay.chained import ChainedRows
 from gpu_backend.replay.columns import DeviceColumn
 from gpu_backend.replay.executor import DeviceWorld
 from gpu_backend.replay.modelled import ModelRows, Models, OnePass
@@ -48,7 +50,13 @@ class ModelledWorld(DeviceWorld):
             world, device, kernels, models.content, checks=check != OFF, full=check == FULL, graphs=graphs
         )  # fmt: skip
         self.models = models
-        self.rows = ModelRows(self.memory, models, self.steps.verify, evidence=self.told)
+        chained = isinstance(models.drafter, Chain)
+        rows = (self.memory, models, self.steps.verify)
+        self.rows = (
+            ChainedRows(*rows, evidence=self.told, told=self.told)
+            if chained
+            else ModelRows(*rows, evidence=self.told)
+        )  # fmt: skip
         self.steps.modules, self.steps.heard = self._modelled, self._heard
         if self.steps.graphs is not None:
             self.steps.graphs.modules = OnePass(self.rows, told=self.told)
@@ -171,7 +179,7 @@ class JudgedWorld(ModelledWorld):
     ) -> None:
         super().__init__(world, device, kernels, models, check, graphs=graphs)
         self.judged: Counter[str] = Counter()
-        self._cold: dict[int, tuple[ColdTokens, ColdRows]] = {}  # owner -> what its cold run gave
+        self._cold: dict[int, tuple[ColdTokens, ColdRows | ColdChain]] = {}  # owner -> what its cold run gave
         self._found: set[tuple[str, int, str, int, int]] = set()
 
     def _chose(self, row: ContextRow, choice: int, iteration: int) -> None:
@@ -212,17 +220,21 @@ class JudgedWorld(ModelledWorld):
                 iteration, row, position, f"token {differs.wanted}", found, _LOSSLESS if greedy else _BY_RULE
             )  # fmt: skip
 
-    def _cold_of(self, row: ContextRow | GenerationRow) -> tuple[ColdTokens, ColdRows]:
+    def _cold_of(self, row: ContextRow | GenerationRow) -> tuple[ColdTokens, ColdRows | ColdChain]:
         """The recorded tokens of a row's request beside a cold run of them, and its context rows."""
         if row.owner not in self._cold:
             models, known = self.models, self.memory.known[row.owner]
             stream, output, prompt = known.stream, known.spec.output, known.stream.prompt_length
-            tokens = stream.tokens(0, max(prompt, prompt + len(output) - 1)).tolist()
-            logits, rows = cold_run(models.target, in_blocks(models.drafter), prompt, tokens, self.memory.page_size)
+            tokens = stream.tokens(0, prompt + len(output)).tolist()
+            if isinstance(models.drafter, Chain):
+                logits, rows = cold_chain_run(models.target, models.drafter, prompt, tokens, self.memory.page_size)
+            else:
+                told = tokens[: max(prompt, len(tokens) - 1)]
+                logits, rows = cold_run(models.target, models.drafter, prompt, told, self.memory.page_size)
             key, dtype = signed(known.spec.output_seed), models.content.dtype
-            told = ColdTokens(logits, prompt, output, key, models.sampling, dtype, exact=models.exact)
+            judge = ColdTokens(logits, prompt, output, key, models.sampling, dtype, exact=models.exact)
             self._cold = {owner: cold for owner, cold in self._cold.items() if owner in self.memory.known}
-            self._cold[row.owner] = told, rows
+            self._cold[row.owner] = judge, rows
         return self._cold[row.owner]
 
     # -- the drafter's context -----------------------------------------------------------------------------------
@@ -232,22 +244,34 @@ class JudgedWorld(ModelledWorld):
             rows = [row for row in (*plan.context, *plan.generation) if row.drafts and row.owner in self.memory.known]
             state = self.memory.rows
             numbers = torch.stack([state.length, state.drafter.length, state.drafter.base]).tolist()
+            finals = state.final.tolist() if isinstance(self.models.drafter, Chain) else None
             for row in rows:
                 length, drafted, base = (line[row.slot] for line in numbers)
+                lag = length - drafted
+                if finals is not None:
+                    drafted = min(drafted, self._looked_ahead(row, finals[state.place_of[row.owner]]) - lag)
                 for column in self.memory.draft_columns:
-                    self._shadow(plan, row, column, (base * self.memory.page_size, drafted, length - drafted))
+                    self._shadow(plan, row, column, (base, drafted, lag))
         return super()._closed(plan, accepted)
+
+    def _looked_ahead(self, row: ContextRow | GenerationRow, final: int) -> int:
+        """Position below which a chain's cells can be right: those below ``final``, of a chunk those whose tokens are
+        all there: the prompt's, and the one that was chosen behind it."""
+        if not isinstance(row, ContextRow):
+            return final
+        known = row.end + 1 if row.last else self.memory.known[row.owner].stream.prompt_length
+        return min(final, known - self.memory.twin.tag_span)
 
     def _shadow(
         self, plan: StepPlan, row: ContextRow | GenerationRow, column: DeviceColumn, span: tuple[int, int, int]
     ) -> None:
         """Hold what a row's drafter may read, from ``(base, length)`` and how far it trails, to the cold run."""
-        hidden, end, lag = span
-        begin = max(hidden, column.life.read_from(end))
+        base, end, lag = span
+        begin = max(base * self.memory.page_size, column.life.read_from(end))
         first, last = self.models.first(column)
         kv, table = column.planes.pool.kv[first:last], column.table[row.slot]
         self.judged["SHADOW"] += max(0, end - begin)
-        wrong = self._cold_of(row)[1].wrong(kv, table, begin, end, lag=lag, exact=self.models.exact)
+        wrong = self._cold_of(row)[1].at(base).wrong(kv, table, begin, end, lag=lag, exact=self.models.exact)
         for one in wrong:
             page = one.page - FIRST_PAGE if one.page >= 0 else -1
             allowed = "the bits" if self.models.exact else f"within {NEAR_ROWS[kv.dtype]:.2g}"

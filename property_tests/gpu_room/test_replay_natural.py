@@ -272,7 +272,7 @@ def test_a_fault_of_the_device_spoils_tokens_or_context_rows(device: torch.devic
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("smoke/mtp_chain", "expected a drafter of kind dflash or dspark, found mtp"),
+        ("reports/o08", "expected a drafter of kind dflash, dspark, eagle3, mtp-eagle or mtp, found draft-target-one"),
         ("smoke/two_windows", "expected lifecycles without sinks"),
         ("reports/o75", "attention_dp or disaggregated for natural acceptance, found tensor_parallel: ranks sum"),
     ],
