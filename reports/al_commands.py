@@ -45,6 +45,10 @@ Tiers = Annotated[
     typer.Option("--tier", help="T0: random weights over a few words; T1: the trained pair; T2: in the cache."),
 ]
 Weights = Annotated[Path | None, typer.Option("--weights", metavar="DIR", help="A pair that `kvtwin train` left.")]
+Drafters = Annotated[
+    str | None,
+    typer.Option("--drafters", metavar="A,B,C", help="Kinds: dflash, dspark, eagle3, mtp; by default all there are."),
+]
 Prompts = Annotated[int | None, typer.Option("--prompts", min=1, help="Requests of a condition; 256, 8 on a CPU.")]
 Tokens = Annotated[int | None, typer.Option("--tokens", min=2, help="Tokens of each; 128, 32 on a CPU.")]
 Rules = Annotated[
@@ -77,6 +81,7 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
         conditions: Conditions = None,
         tier: Tiers = None,
         weights: Weights = None,
+        drafters: Drafters = None,
         prompts: Prompts = None,
         tokens: Tokens = None,
         sampling: Rules = "greedy",
@@ -95,6 +100,7 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
             order_of(builds, faults, conditions, tier, weights), prompts=prompts, tokens=tokens,
             device=None if device is None else device.value, exact=exact, graphs=False if eager else None, seed=seed,
             sampling=_names(sampling, RULES, "rule", "kvtwin al --help"), temperature=temperature, calibrate=calibrate,
+            drafters=None if drafters is None else kinds_of(drafters),
         )  # fmt: skip
         from reports import al as tables
         from reports import terminal
@@ -139,6 +145,20 @@ def _folder_of(tier: Tier | None, weights: Path | None) -> Path | None:
     if tier is Tier.T1:
         return T1_FOLDER
     return made_t2() if tier is Tier.T2 else weights
+
+
+def kinds_of(told: str) -> tuple[str, ...]:
+    """Kinds of drafters of a list with commas; InputError for one that has no module, and for one that is none."""
+    from gpu_backend.shipped.card import DRAFTERS
+    from model.drafter import KINDS
+    from scenarios.errors import InputError
+
+    chosen = _names(told, (*DRAFTERS, *KINDS), "drafter", "kvtwin al --help") if told != ALL else tuple(DRAFTERS)
+    for name in chosen:
+        if name not in DRAFTERS:
+            problem = f"expected one of {', '.join(DRAFTERS)}, found {name}: the sim serves it, and it has no module"
+            raise InputError("drafters", 0, "", problem)
+    return chosen
 
 
 def _builds(told: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Predicted against measured acceptance length of every run, and the curve that was fitted."""
+"""Predicted against measured acceptance length of every run, and the curves that were fitted, as a file of its own."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ import json
 from pathlib import Path
 from typing import Any
 
-COLOURS = {"correct": "#1b7f5c", "historical": "#3465a4", "fault": "#b5432e"}
+COLOURS = {"dflash": "#1b7f5c", "dspark": "#3465a4", "eagle3": "#b5432e", "mtp": "#8a5a9e"}  # by kind of drafter
+MARKS = {"correct": "o", "historical": "s", "fault": "x"}  # by kind of build
 
 
-def draw(path: Path, calibration: dict[str, Any]) -> None:
-    """Two panels as SVG: AL predicted over AL measured by kind of build, the kept share of the rates by coverage."""
+def draw(path: Path, calibrations: dict[str, dict[str, Any]]) -> None:
+    """Two panels as SVG: AL predicted over AL measured, the kept share of the rates by how much context is valid."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib.figure import Figure
 
-    rows, model = calibration["predictions"], json.loads(calibration["model"])
     figure = Figure(figsize=(10.5, 4.8), layout="constrained")
     left, right = figure.subplots(1, 2)
+    rows = [row for found in calibrations.values() for row in found["predictions"]]
     for kind, colour in COLOURS.items():
-        own = [row for row in rows if row["kind"] == kind]
-        if own:
-            left.scatter(
-                [row["measured"] for row in own], [row["predicted"] for row in own], s=26, color=colour, alpha=0.75,
-                label=f"{kind} ({len(own)})",
-            )  # fmt: skip
+        for build, mark in MARKS.items():
+            own = [row for row in rows if row["drafter"] == kind and row["kind"] == build]
+            if own:
+                left.scatter(
+                    [row["measured"] for row in own], [row["predicted"] for row in own], s=24, color=colour,
+                    marker=mark, alpha=0.75, label=f"{kind}, {build} ({len(own)})",
+                )  # fmt: skip
     ends = [row[name] for row in rows for name in ("measured", "predicted")] or [1.0, 2.0]
     span = [min(ends) - 0.05, max(ends) + 0.05]
     left.plot(span, span, color="#888888", linewidth=1)
@@ -37,14 +39,18 @@ def draw(path: Path, calibration: dict[str, Any]) -> None:
         )  # fmt: skip
     left.set_xlabel("AL measured, hits that were not fitted")
     left.set_ylabel("AL predicted by the sim")
-    left.legend(frameon=False, fontsize=8)
-    right.plot(model["shares"], model["kept"], marker="o", color="#1b7f5c")
-    right.set_xlabel("share of the drafter's window that is valid, newest rows first")
+    left.legend(frameon=False, fontsize=7)
+    for kind, found in calibrations.items():
+        model = json.loads(found["model"])
+        right.plot(model["shares"], model["kept"], marker="o", color=COLOURS.get(kind), label=kind)
+    right.set_xlabel("valid share of the window, or of all context, newest rows first")
     right.set_ylabel("kept of every acceptance rate")
     right.set_ylim(0, 1.05)
+    right.legend(frameon=False, fontsize=8)
     for axes in (left, right):
         axes.grid(color="#e6e6e6", linewidth=0.8)
-    told = model["provenance"]
-    title = f"{told['weights']}, {told['rule']}: {told['fitted_steps']:,} verify steps of {told['prompts']} prompts"
+    told = [json.loads(found["model"])["provenance"] for found in calibrations.values()]
+    steps = sum(one["fitted_steps"] for one in told)
+    title = f"{told[0]['weights']}, {told[0]['rule']}: {steps:,} verify steps of {told[0]['prompts']} prompts"
     figure.suptitle(title, x=0.01, ha="left", fontsize=10)
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": "kvtwin"})

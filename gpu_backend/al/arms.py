@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu_backend.acceptance.metrics import first_steps, sums
+from gpu_backend.acceptance.metrics import Ints, first_steps, sums
 from gpu_backend.al.measure import Run
 from gpu_backend.al.order import (
     BROKEN,
@@ -17,14 +18,14 @@ from gpu_backend.al.order import (
     FREE,
     GAINS,
     IDENTICAL,
-    LENGTHS,
+    JUDGED,
     NOISE,
     REFUSED,
     RESTARTED,
 )
 from model.builds import Build
 from model.rules.layout import Shape
-from sim.intervals import Interval, paired_ratio
+from sim.intervals import Interval, Resampling, ratio
 
 Flags = NDArray[np.bool_]
 
@@ -68,12 +69,15 @@ class Arm:
         """AL on the hit over AL cold, pooled over hits, with a paired bootstrap over them; None without steps."""
         if self.run is None:
             return None
-        before, after = (sums(run.measured.steps, run.measured.requests, within) for run in (self.cold, self.run))
-        if not before.steps.sum() or not after.steps.sum():
+        pair = [sums(run.measured.steps, run.measured.requests, within) for run in (self.cold, self.run)]
+        return _ratio([(one.committed, one.steps) for one in pair], seed)
+
+    def first_change(self, seed: int = 0) -> Interval | None:
+        """The same of what the first step of real drafts commits, of which a hit's newest cells decide."""
+        if self.run is None:
             return None
-        return paired_ratio(
-            before.committed, after.committed, np.arange(len(before.steps)), seed, weights=(before.steps, after.steps)
-        )
+        pair = [first_steps(run.measured.steps, run.measured.requests) for run in (self.cold, self.run)]
+        return _ratio([(one, (one > 0).astype(np.int64)) for one in pair], seed)
 
     @property
     def verdict(self) -> str:
@@ -88,10 +92,24 @@ class Arm:
             return IDENTICAL if self.same.all() else RESTARTED if self.owed.any() else NOISE
         if (self.same | self.restarted).all():
             return FREE
-        changes = [change for change in map(self.change, LENGTHS) if change is not None]
+        changes = [change for change in (*map(self.change, JUDGED), self.first_change()) if change is not None]
         if any(change.high < 1 for change in changes):
             return COSTS
         return GAINS if any(change.low > 1 for change in changes) else NOISE
+
+
+def _ratio(pair: list[tuple[Ints, Ints]], seed: int) -> Interval | None:
+    """Sums over sums of two runs of the same hits, the second over the first; None where one has no step."""
+    if not all(below.sum() for _, below in pair):
+        return None
+    resampling = _resampling(len(pair[0][0]), seed)
+    return ratio(*(resampling.mean(above, below) for above, below in pair))
+
+
+@lru_cache(maxsize=4)
+def _resampling(hits: int, seed: int) -> Resampling:
+    """Draws over so many hits, the same ones for every figure."""
+    return Resampling(np.arange(hits), seed)
 
 
 def arm(condition: str, build: Build, kind: str, cold: Run, run: Run | None, *, exact: bool, error: str = "") -> Arm:

@@ -14,6 +14,7 @@ from typing import Any
 from gpu_backend.al.order import (
     AGENTIC,
     BRANCH,
+    CHUNKED,
     HOST_LOAD,
     LONG_TAIL,
     REPEAT,
@@ -32,6 +33,7 @@ from scenarios.schema import Scenario
 from scenarios.workload import Session, Turn, Workload
 
 LATER_S, SHRINK_S = 2e6, 1e6  # simulated seconds after which nothing of what came before is left running
+ALONE_S = 1e3
 PUBLISH, HIT = "publish", "hit"
 EVERY_S, TURNS = 0.1, 6  # simulated seconds between two suspensions of a third of the requests, and how many there are
 
@@ -130,6 +132,26 @@ def shared_prefix(pair: LoadedPair, texts: Sequence[Text], tokens: int, name: st
     return Condition(name, tuple(hit for _, hit in sorted(hits, key=lambda one: one[0])), tokens)
 
 
+def chunk_end(pair: LoadedPair) -> int:
+    """Where the first chunk of every publisher of :func:`chunked` ends: a lookahead below a page boundary."""
+    return pair.whole - 2 * pair.page - pair.lookahead
+
+
+def chunked(pair: LoadedPair, texts: Sequence[Text], tokens: int) -> Condition:
+    """Prompts of which all but the last token was published, by a request that goes on with another token.
+
+    Its first chunk ends a lookahead below that token. So the newest cells that a hit reuses are those that the chunk's
+    end wrote, and the publisher's cells behind them know of its own last token, which is not the hit's.
+    """
+    end = chunk_end(pair) + pair.lookahead
+    hits = []
+    for text in texts:
+        prompt = text.prompt(end + 1)
+        other = next(token for token in text.ids if token != prompt[-1])
+        hits.append(Hit(prompt, (*prompt[:-1], other), pair.page))
+    return Condition(CHUNKED, tuple(hits), tokens)
+
+
 def _unlike(ids: tuple[int, ...], length: int, firsts: set[int]) -> tuple[int, ...]:
     """The publisher's own tail: it parts from the others' at its first token, so that reuse ends there."""
     places = range(len(ids) - length, 0, -1)
@@ -179,6 +201,9 @@ def _scenario(
     ahead = condition.tokens + 3 * (drafts + 1)
     longest = max(len(hit.prompt) for hit in hits) + ahead
     longest = max(longest, *(len(prompt) + ahead for prompt in publishers)) if publishers else longest
+    chunks = condition.name == CHUNKED and bool(publishers)
+    budget = chunk_end(pair) if chunks else _budget(pair, condition, longest, more)
+    batch = min(condition.batch, budget // (1 + drafts)) if chunks else condition.batch
     if longest > pair.target.config.positions:
         problem = f"expected at most {pair.target.config.positions} positions, which the weights have, found {longest}"
         raise InputError("al", 0, "tokens", f"{problem} under {condition.name}")
@@ -191,19 +216,24 @@ def _scenario(
         **pair.engine(),
         "limits": {
             "page_size": page,
-            "max_batch": condition.batch,
-            "max_num_tokens": _budget(pair, condition, longest, more),
+            "max_batch": batch,
+            "max_num_tokens": budget,
             "max_seq_len": longest,
             "extra_tokens": drafts + 1,  # a block is one token longer than its drafts
-            "graph_batches": [condition.batch],
+            "graph_batches": [batch],
             "partial_children": 64,
-            **({"chunk_unit": 1} if condition.name == SUSPEND else {}),  # all hits start before the first steps fill it
+            # All hits start before the first steps fill a pass; a chunk ends on any token.
+            **({"chunk_unit": 1} if chunks or condition.name == SUSPEND else {}),
         },
         "pools": {pool: {"device_pages": pages, **host} for pool in POOLS},
         "workload": {"sessions": [{"prompt": 1, "output": 1}]},
         **more,
     }
-    sessions = [Session(f"{PUBLISH} {place}", (_turn(prompt, 1, 0.0),)) for place, prompt in enumerate(publishers)]
+    alone_s = ALONE_S if chunks else 0.0  # then each has every pass to itself, and so the chunks that are meant
+    sessions = [
+        Session(f"{PUBLISH} {place}", (_turn(prompt, 1, place * alone_s),), arrival_s=place * alone_s)
+        for place, prompt in enumerate(publishers)
+    ]
     later = LATER_S if publishers else 0.0
     for place, hit in enumerate(hits):
         at_s = later + hit.stage * LATER_S

@@ -9,11 +9,12 @@ from pathlib import Path
 import torch
 
 from gpu_backend.acceptance.rules import Sampling
+from gpu_backend.acceptance.weights import DFLASH
 from gpu_backend.al import agentic, conditions, prompts
 from gpu_backend.al.arms import Arm, arm
 from gpu_backend.al.conditions import Condition
 from gpu_backend.al.measure import Run, run
-from gpu_backend.al.order import AGENTIC, CONDITIONS, CORRECT, FAULT, HISTORICAL, PREFIXED, TWO_TURN, shown_by
+from gpu_backend.al.order import AGENTIC, CHUNKED, CONDITIONS, CORRECT, FAULT, HISTORICAL, PREFIXED, TWO_TURN, shown_by
 from gpu_backend.al.pair import T0_WORDS, LoadedPair, drawn, load
 from gpu_backend.al.prompts import Text
 from gpu_backend.answers import NotCarriedOut
@@ -48,7 +49,9 @@ class Ask:
         found = []
         for condition in self.conditions:
             found += [(condition, name) for name in self.builds]
-            found += [(condition, f"fault:{name}") for name in self.faults if condition in shown_by(name)]
+            found += [
+                (condition, f"fault:{name}") for name in self.faults if condition in shown_by(name, self.conditions)
+            ]
         return found
 
 
@@ -63,13 +66,13 @@ class Results:
 
 
 def subject(
-    folder: Path | None, device: torch.device, count: int, *, exact: bool, seed: int
+    folder: Path | None, device: torch.device, count: int, *, exact: bool, seed: int, kind: str = DFLASH
 ) -> tuple[LoadedPair, list[Text]]:
-    """The pair in ``folder``, or tier T0 without one, and ``count`` texts for it."""
+    """The pair in ``folder`` with its drafter of one kind, or tier T0 without one, and ``count`` texts for it."""
     if folder is None:
-        pair = drawn(device, exact=exact)
+        pair = drawn(device, exact=exact, kind=kind)
         return pair, prompts.drawn(count, conditions.text_length(pair), T0_WORDS, seed)
-    pair = load(folder, device, exact=exact)
+    pair = load(folder, device, exact=exact, kind=kind)
     if prompts.has_requests(folder):  # whole ones: their ends belong to them
         pair = replace(pair, spans=prompts.sizes(folder)[1] // pair.span)
     return pair, prompts.held_out(folder, count, conditions.text_length(pair))
@@ -147,6 +150,8 @@ class Served:
                 turns = self._run(conditions.cold(pair, agentic.last_turns(found)), BUILDS[DEFAULT_BUILD])
                 found = agentic.continued(pair, found, texts, turns.measured.outputs)
             return found
+        if name == CHUNKED:
+            return conditions.chunked(pair, texts, tokens)
         return conditions.whole_prompts(pair, texts, tokens, name)
 
     def _run(self, scenario: Scenario, build: Build) -> Run:

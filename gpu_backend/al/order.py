@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ FINE, VIOLATED, NOTHING_CHECKED, INTERRUPTED = 0, 1, 3, 130
 REPEAT, TWO_TURN, SHORT_TAIL, LONG_TAIL, BRANCH = "repeat", "two-turn", "short-tail", "long-tail", "branch"
 PREFIXED = (SHORT_TAIL, LONG_TAIL, BRANCH)  # conditions of a shared prefix
 SUSPEND, HOST_LOAD, TRANSFER, AGENTIC = "suspend", "host-load", "transfer", "agentic"
+CHUNKED = "chunked"
 CONDITIONS: dict[str, str] = {
     REPEAT: "the same prompt again",
     TWO_TURN: "a second turn behind the first prompt, its answer and a short message",
@@ -20,6 +22,7 @@ CONDITIONS: dict[str, str] = {
     HOST_LOAD: "the same prompt again, its pages in the host tier",
     TRANSFER: "prefilled on one worker, decoded on another",
     AGENTIC: "conversations of three turns on system prompts that several of them share",
+    CHUNKED: "all but the last token of a prompt that was prefilled in chunks, of which one ends where reuse does",
 }
 WHOLE = (REPEAT, SUSPEND, HOST_LOAD, TRANSFER)  # conditions of the same requests, which have one cold run
 CORRECT, HISTORICAL, FAULT = "correct", "historical", "fault"
@@ -27,8 +30,11 @@ IDENTICAL, DECLARED, BROKEN = "identical", "less context", "VIOLATION"  # less: 
 RESTARTED = "preempted"  # the traces that differ are those of preempted requests
 FREE, NOISE, COSTS, REFUSED = "costs nothing", "within noise", "costs", "error"
 GAINS = "more than cold"  # what is accepted is then not what the target would have said
-LENGTHS = (16, 128, None)  # generated tokens that the changes look at; None for all
-# Faults of a build's reuse that the acceptance of a DFlash drafter may show, and the conditions under which it does.
+LENGTHS = (16, 32, 64, 128, None)  # generated tokens that the changes look at; None for all
+JUDGED = (16, 128, None)  # those by which a fault is said to cost something, beside its first step
+# Faults of what a cell knows of the tokens behind it: a drafter without lookahead has none of them.
+AHEAD = ("placeholder-lookahead", "raw-keys")
+# Faults of a build's reuse that acceptance may show, and the conditions under which it does.
 SHOWN: dict[str, tuple[str, ...]] = {
     "restored-prefix-read": (REPEAT, TWO_TURN, SHORT_TAIL, HOST_LOAD),
     "store-at-zero": (REPEAT, SHORT_TAIL),
@@ -51,21 +57,35 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "page-ids-for-slots": (HOST_LOAD,),
     "draft-pool-left-out": (TRANSFER,),
     "gen-init-local": (TRANSFER,),
+    **dict.fromkeys(AHEAD, (CHUNKED,)),
+    "publish-tail": (REPEAT,),
 }
 DEFAULT_FAULTS = tuple(SHOWN)
+WINDOWED = ("dflash", "dspark")  # kinds that keep their context in slots with a base, and read a window of it
+# Faults of such slots and windows: a drafter that attends all of its context has neither.
+SLOTS = frozenset(SHOWN) - {
+    *AHEAD, "publish-tail", "no-draft-lookahead-pages", "adjacent-slot", "copy-in-place", "target-only-loads",
+    "page-ids-for-slots", "draft-pool-left-out",
+}  # fmt: skip
 EXPERIMENTS = ("unified-nowindow",)  # builds beside the correct ones, by default
 T1_FOLDER = Path(__file__).parents[1] / "weights" / "t1"
 
 
-def shown_by(fault: str) -> tuple[str, ...]:
-    """Conditions that concern a fault; all where nobody said which."""
-    return SHOWN.get(fault, tuple(CONDITIONS))
+def faults_for(kind: str, faults: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of ``faults`` that a kind of drafter can have."""
+    return tuple(name for name in faults if kind in WINDOWED or name not in SLOTS)
+
+
+def shown_by(fault: str, conditions: Sequence[str]) -> Sequence[str]:
+    """Those of ``conditions`` that concern a fault; all where nobody said which do, or none of them does."""
+    return [name for name in conditions if name in SHOWN.get(fault, CONDITIONS)] or conditions
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """``builds`` run under all ``conditions``, ``faults`` under those of them that concern them.
 
+    All that is done for each of ``drafters``, by default every kind that lies in the folder.
     ``weights`` is the folder of a pair, ``None`` tier T0. ``prompts`` requests of a condition generate ``tokens`` each;
     ``None`` for what suits the device. Everything runs once for each rule of ``sampling``, named as in replays.
     ``calibrate``: the sim's acceptance model is fitted from it.
@@ -84,22 +104,26 @@ class Order:
     temperature: float = 1.0
     seed: int = 0
     calibrate: bool = False
+    drafters: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What came out: ``arms`` and ``hits`` are rows, ``cold`` the figures of the cold runs by name.
+    """What came out: ``arms`` and ``hits`` are rows, ``cold`` the figures of the cold runs, both by kind of
+    drafter, how drafts were judged, and condition.
 
-    ``pair`` says what was measured: hashes of weights and prompts, device, decoding.
+    ``pair`` says what was measured: hashes of weights and prompts, device, decoding; ``drafters`` what is each kind's
+    own. ``calibrations``, by kind: text of the model's file, rows of predictions, error.
     """
 
     pair: dict[str, Any]
     arms: list[dict[str, Any]]
     hits: list[dict[str, Any]]
-    cold: dict[str, dict[str, Any]]
+    cold: dict[str, dict[str, dict[str, Any]]]
     interrupted: bool = False
     notes: list[str] = field(default_factory=list)
-    calibration: dict[str, Any] | None = None  # text of the model's file, rows of predictions, error
+    calibrations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    drafters: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:

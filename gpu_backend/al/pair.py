@@ -10,17 +10,18 @@ import torch
 
 from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.acceptance.weights import DFLASH, open_pair
+from gpu_backend.al.order import WINDOWED
 from gpu_backend.modules.config import DecoderConfig
 from gpu_backend.modules.drafters import AnyDrafter
 from gpu_backend.modules.loader import load_pair
 from gpu_backend.modules.target import Target
-from gpu_backend.modules.tier0 import TINY, drafter_for, random_pair
+from gpu_backend.modules.tier0 import TINY, chain_for, drafter_for, random_pair
 from gpu_backend.replay.modelled import Models, content_of
 from gpu_backend.shipped.card import digest_of, weights_in
 from gpu_backend.train.files import PROGRESS, TARGET, read_json
+from model.drafter import KINDS
 from scenarios.errors import InputError
 
-WINDOWED = ("dflash", "dspark")  # drafters whose context is bounded
 MOST_SPAN = 256  # tokens
 T0_WORDS, T0_SEED, T0_WINDOW = 5, 7, 16  # of tier T0: so few words that random weights agree now and then
 DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -63,6 +64,11 @@ class LoadedPair:
     def drafts(self) -> int:
         """K."""
         return self.drafter.config.drafts
+
+    @property
+    def lookahead(self) -> int:
+        """Tokens behind a cell that it depends on."""
+        return KINDS[self.kind].tag_span(self.drafts)
 
     @property
     def device(self) -> torch.device:
@@ -125,8 +131,14 @@ def _release(folder: Path) -> str:
     return str(read_json(path, "target").get("release", "")) if path.exists() else ""
 
 
-def drawn(device: torch.device, *, exact: bool) -> LoadedPair:
+def drawn(device: torch.device, *, exact: bool, kind: str = DFLASH) -> LoadedPair:
     """Tier T0: random weights over a handful of words, which tell sound from broken and nothing of acceptance."""
     config = replace(TINY, vocabulary=T0_WORDS)
-    pair = random_pair(config, drafter_for(config, block=4, window=T0_WINDOW), T0_SEED, device, exact=exact)
-    return LoadedPair("t0", *pair, {}, exact)
+    drafters = {
+        DFLASH: drafter_for(config, block=4, window=T0_WINDOW),
+        "dspark": drafter_for(config, block=3, window=T0_WINDOW, logits_start=0, markov_rank=4),
+        "eagle3": chain_for(config, "eagle3", drafts=3),
+        "mtp": chain_for(config, "mtp", drafts=2, depth=2),
+    }
+    pair = random_pair(config, drafters[kind], T0_SEED, device, exact=exact)
+    return LoadedPair("t0", *pair, {}, exact, kind)

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import platform
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from gpu_backend.acceptance.metrics import acceptance_length
 from gpu_backend.acceptance.rules import Rule, Sampling
+from gpu_backend.acceptance.weights import DFLASH
 from gpu_backend.al import conditions, experiment
 from gpu_backend.al.arms import Arm, firsts
 from gpu_backend.al.calibrate import calibrate, error_of
 from gpu_backend.al.experiment import Ask, Progress, Results
+from gpu_backend.al.laws import caught_by
 from gpu_backend.al.measure import DRAFTER, TARGET, Run
-from gpu_backend.al.order import LENGTHS, Order, Told
+from gpu_backend.al.order import FAULT, LENGTHS, Order, Told, faults_for
 from gpu_backend.al.prompts import digest, has_requests, sizes
 from gpu_backend.replay.result import ReplayOrder
 from gpu_backend.replay.session import require_order
+from gpu_backend.shipped.card import kinds_in
+from gpu_backend.train.session import device_name
 from scenarios.errors import InputError
+from sim.rulespec import find
 
+ENDS = ("low", "change", "high")
 ON_CUDA, ON_CPU = (256, 128), (8, 32)  # requests of a condition and tokens of each, where the order does not say
 
 
 def measure(order: Order, progress: Progress | None = None) -> Told:
     """Run what is ordered; InputError, in one line, for what cannot be measured."""
     asks = asks_of(order)
-    told = Told(provenance(asks[0]), [], [], {})
+    told = Told(provenance(asks[0]), [], [], {}, drafters={ask.pair.kind: own(ask) for ask in asks})
+    told.notes.extend(notes_of(asks))
     done, wanted = 0, sum(len(ask.arms()) for ask in asks)
 
     def ran(part: int, _: int) -> None:
@@ -32,19 +43,27 @@ def measure(order: Order, progress: Progress | None = None) -> Told:
             progress(done + part, wanted)
 
     for ask in asks:
-        decoding = str(ask.sampling.rule)
+        kind, decoding = ask.pair.kind, str(ask.sampling.rule)
         results = experiment.measure(ask, ran)
         done += len(results.arms)
-        told.arms.extend({"decoding": decoding} | row_of(arm, ask.seed) for arm in results.arms)
-        told.hits.extend({"decoding": decoding} | row for row in hit_rows(results))
-        told.cold[decoding] = {
+        head = {"drafter": kind, "decoding": decoding}
+        told.arms.extend(head | row_of(arm, ask.seed) | caught(ask, results, arm) for arm in results.arms)
+        told.hits.extend(head | row for row in hit_rows(results))
+        told.cold.setdefault(kind, {})[decoding] = {
             name: run.measured.table() | {"seconds": round(run.seconds, 3)} for name, run in results.cold.items()
         }
         if results.interrupted:
             return replace(told, interrupted=True)
-        if order.calibrate and told.calibration is None:
-            told = replace(told, calibration=calibration(ask, results))
+        if order.calibrate and kind not in told.calibrations:
+            told.calibrations[kind] = calibration(ask, results)
     return told
+
+
+def caught(ask: Ask, results: Results, arm: Arm) -> dict[str, Any]:
+    """The laws that see a fault in the sim, the first one first; none are asked about other builds."""
+    if arm.kind != FAULT:
+        return {"caught_by": []}
+    return {"caught_by": caught_by(ask.pair, results.conditions[arm.condition], find(arm.build))}
 
 
 def calibration(ask: Ask, results: Results) -> dict[str, Any]:
@@ -54,31 +73,55 @@ def calibration(ask: Ask, results: Results) -> dict[str, Any]:
         name: (conditions.warm(pair, condition), conditions.cold(pair, condition))
         for name, condition in results.conditions.items()
     }
-    about = provenance(ask) | {"rule": str(ask.sampling.rule), "conditions": list(results.conditions)}
+    about = provenance(ask) | own(ask) | {"rule": str(ask.sampling.rule), "conditions": list(results.conditions)}
     about |= {"weights": about.pop("name"), "builds": list(dict.fromkeys(arm.build for arm in results.arms))}
     try:
         model, found = calibrate(results.arms, scenarios, pair.drafts, pair.window, about)
     except ValueError as error:
         raise InputError("al", 0, "calibrate", f"expected runs to fit from, found {error}") from error
     model.provenance["error"] = error_of(found)
-    return {"model": model.to_json(), "predictions": [one.row() for one in found], "error": error_of(found)}
+    rows = [{"drafter": pair.kind} | one.row() for one in found]
+    return {"model": model.to_json(), "predictions": rows, "error": error_of(found)}
 
 
 def asks_of(order: Order) -> list[Ask]:
-    """One for each rule of acceptance: the pair on its device, and texts for it."""
+    """One for each kind of drafter and rule of acceptance: the pair on its device, and texts for it."""
     device = require_order(ReplayOrder(order.device))
     prompts, tokens = ON_CUDA if device.type == "cuda" else ON_CPU
     if order.weights is not None and has_requests(order.weights):
         prompts = min(prompts, sizes(order.weights)[0])
-    count = order.prompts or prompts
-    pair, texts = experiment.subject(order.weights, device, count, exact=order.exact, seed=order.seed)
-    return [
-        Ask(
-            pair, texts, order.tokens or tokens, order.builds, order.faults, order.conditions, order.graphs, order.seed,
-            Sampling(Rule(rule), order.temperature, order.seed),
-        )
-        for rule in order.sampling
-    ]  # fmt: skip
+    count, found = order.prompts or prompts, []
+    for kind in kinds_of(order):
+        pair, texts = experiment.subject(
+            order.weights, device, count, exact=order.exact, seed=order.seed, kind=kind
+        )  # fmt: skip
+        found += [
+            Ask(
+                pair, texts, order.tokens or tokens, order.builds, faults_for(kind, order.faults), order.conditions,
+                order.graphs, order.seed, Sampling(Rule(rule), order.temperature, order.seed),
+            )
+            for rule in order.sampling
+        ]  # fmt: skip
+    return found
+
+
+def kinds_of(order: Order) -> tuple[str, ...]:
+    """Kinds of drafters that are measured: those asked for, else all that lie in the folder, else DFlash alone."""
+    if order.drafters is not None:
+        return order.drafters
+    return (DFLASH,) if order.weights is None else kinds_in(order.weights) or (DFLASH,)
+
+
+def notes_of(asks: Sequence[Ask]) -> list[str]:
+    """What a reader has to know: which faults were not run on which kind of drafter."""
+    found = []
+    for ask in {ask.pair.kind: ask for ask in asks}.values():
+        if ask.pair.lookahead:
+            found.append(
+                f"{ask.pair.kind}: a cell knows {ask.pair.lookahead} of the tokens behind it; chunks end at "
+                f"{conditions.chunk_end(ask.pair):,} tokens, right before where reuse does"
+            )
+    return found
 
 
 def row_of(arm: Arm, seed: int = 0) -> dict[str, Any]:
@@ -102,9 +145,11 @@ def row_of(arm: Arm, seed: int = 0) -> dict[str, Any]:
         row[f"{name}_cold"] = acceptance_length(cold.measured.steps, length)
         row[name] = None if run is None else acceptance_length(run.measured.steps, length)
         change = arm.change(length, seed)
-        for place, end in enumerate(("low", "change", "high")):
+        for place, end in enumerate(ENDS):
             row[f"{name}_{end}"] = None if change is None else change[place] - 1
     row |= {"first_cold": firsts(cold), "first": None if run is None else firsts(run)}
+    change = arm.first_change(seed)
+    row |= {f"first_{end}": None if change is None else change[place] - 1 for place, end in enumerate(ENDS)}
     row |= _ledger(run)
     return row
 
@@ -156,15 +201,16 @@ def hit_rows(results: Results) -> list[dict[str, Any]]:
 
 
 def provenance(ask: Ask) -> dict[str, Any]:
-    """What the figures were measured with."""
+    """What the figures were measured with. They belong to this Python, whose library the prompts are taken from, to
+    this torch and to this device."""
     return {
         "name": ask.pair.name,
-        "sha256": ask.pair.sha256,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
         "device": str(ask.pair.device),
+        "device_name": device_name(ask.pair.device),
         "exact": ask.pair.exact,
-        "window": ask.pair.window,
         "page": ask.pair.page,
-        "drafts": ask.pair.drafts,
         "prompts": len(ask.texts),
         "tokens": ask.tokens,
         "prompts_sha256": digest(list(ask.texts)),
@@ -173,3 +219,12 @@ def provenance(ask: Ask) -> dict[str, Any]:
         "timeline": "seed",
         "release": ask.pair.release,
     }
+
+
+def own(ask: Ask) -> dict[str, Any]:
+    """What is one kind of drafter's: its weights, window (none for full attention), K, and lookahead."""
+    pair = ask.pair
+    return {
+        "drafter": pair.kind, "sha256": pair.sha256, "window": pair.window, "drafts": pair.drafts,
+        "lookahead": pair.lookahead,
+    }  # fmt: skip

@@ -41,6 +41,33 @@ def test_a_table_tells_sound_reuse_from_broken(kvtwin: Command, tmp_path: Path) 
     assert "| unified | identical |" in (tmp_path / "al/al.md").read_text()
 
 
+def test_builds_are_compared_by_kind_of_drafter(kvtwin: Command, tmp_path: Path) -> None:
+    asked = ("--drafters", "dflash,dspark", "--builds", "unified,target-21", "--faults", "store-at-zero", "--calibrate")
+    answer = kvtwin("al", "--tier", "t0", *QUICK, *asked, "--out", tmp_path / "al")
+    assert answer.code == 0, answer.err
+    assert "builds by kind of drafter" in answer.out and "predicted by the model fitted for dspark" in answer.out
+    told = json.loads((tmp_path / "al/al.json").read_text())
+    assert [(row["build"], row["drafter"]) for row in told["arms"]][::3] == [
+        ("unified", "dflash"),
+        ("unified", "dspark"),
+    ]
+    assert told["cold"].keys() == told["drafters"].keys() == told["calibrations"].keys() == {"dflash", "dspark"}
+    assert told["drafters"]["dspark"] == {
+        "drafter": "dspark", "sha256": {}, "window": 16, "drafts": 3, "lookahead": 0,
+    }  # fmt: skip
+    fault = next(row for row in told["arms"] if row["kind"] == "fault")
+    assert fault["caught_by"][0] == "OWN", "a slot that stores from 0 on writes to pages that others hold"
+    text = (tmp_path / "al/al.md").read_text()
+    assert "| repeat | unified | dspark | identical | 100% |" in text
+    page = (tmp_path / "al/al.html").read_text()
+    assert page.count("<table") == 3 and "Builds by kind of drafter" in page and page.count("<figure") == 2
+    assert {path.name for path in (tmp_path / "al").glob("acceptance-*")} == {
+        "acceptance-dflash.json", "acceptance-dspark.json",
+    }  # fmt: skip
+    rows = list(csv.DictReader((tmp_path / "al/predictions.csv").read_text().splitlines()))
+    assert {row["drafter"] for row in rows} == {"dflash", "dspark"}
+
+
 def test_a_single_hit_has_a_change_and_no_interval(kvtwin: Command, tmp_path: Path) -> None:
     one = ("--prompts", "1", "--tokens", "6", "--conditions", "repeat", "--builds", "unified", "--faults", "none")
     answer = kvtwin("al", "--tier", "t0", "--device", "cpu", *one, "--out", tmp_path / "al")
@@ -66,7 +93,8 @@ def arm(condition: str, build: str, length: float, low: float, high: float, pref
     """What the figures of the seeds read of an arm."""
     change = {"AL": length, "AL_low": low, "AL_change": (low + high) / 2, "AL_high": high, "AL16_high": high}
     return {
-        "decoding": "greedy", "condition": condition, "build": build, "seconds": 1.0, "prefilled_target": prefilled,
+        "drafter": "dflash", "decoding": "greedy", "condition": condition,
+        "build": build, "seconds": 1.0, "prefilled_target": prefilled,
         "AL16_change": (low + high) / 2, **change,
     }  # fmt: skip
 
@@ -78,13 +106,13 @@ def test_figures_of_the_seeds_stand_beside_what_was_measured_and_are_not_called_
         arm("agentic", "unified", 3.2, 0, 0),
         arm("branch", "unified-nowindow", 3.2, -0.2, -0.1), arm("branch", "unified", 3.7, 0, 0),
     ]  # fmt: skip
-    lines = seeds.lines(Told({}, clear, [], {"greedy": {}}))
+    lines = seeds.lines(Told({}, clear, [], {"dflash": {"greedy": {}}}))
     assert [line[:2] for line in lines] == ["S1", "S2", "S3"]
     assert all(line.endswith("the same direction, clear of noise") for line in lines)
     assert "-10.0% [-12.0, -8.0], paired +0.0% [+0.0, +0.0] (seed: -9.4 %, paired -0.9 %)" in lines[0]
     noisy = [row | {"AL_high": 0.01, "AL16_high": 0.01} for row in clear]
-    assert all(line.endswith("NOT shown here") for line in seeds.lines(Told({}, noisy, [], {"greedy": {}})))
-    assert seeds.lines(Told({}, clear[:1], [], {"greedy": {}})) == []
+    assert all(line.endswith("NOT shown here") for line in seeds.lines(Told({}, noisy, [], {"dflash": {"greedy": {}}})))
+    assert seeds.lines(Told({}, clear[:1], [], {"dflash": {"greedy": {}}})) == []
 
 
 @pytest.mark.parametrize(
@@ -95,6 +123,8 @@ def test_figures_of_the_seeds_stand_beside_what_was_measured_and_are_not_called_
         (("--tier", "t0", "--faults", "store-at-zer"), "did you mean 'store-at-zero'?"),
         (("--tier", "t0", "--builds", "unifie"), "did you mean 'unified'?"),
         (("--tier", "t0", "--conditions", "repaet"), "did you mean 'repeat'?"),
+        (("--tier", "t0", "--drafters", "pard"), "found pard: the sim serves it, and it has no module"),
+        (("--tier", "t0", "--drafters", "dflahs"), "did you mean 'dflash'?"),
         (
             ("--weights", "nowhere"),
             "nowhere: weights: expected a folder with target and drafter in it, found no target",

@@ -95,13 +95,13 @@ def test_what_a_measured_step_saw_is_known_for_every_one_of_them() -> None:
 def test_a_calibration_leaves_a_model_that_a_scenario_can_name(tmp_path: Path) -> None:
     order = Order(None, ("unified", "target-21"), (), (REPEAT,), 4, 8, "cpu", calibrate=True)
     told = measure(order)
-    assert told.calibration is not None and told.exit_code == 0
-    (tmp_path / "model.json").write_text(told.calibration["model"])
+    assert told.calibrations.keys() == {"dflash"} and told.exit_code == 0
+    (tmp_path / "model.json").write_text(told.calibrations["dflash"]["model"])
     model = load_fitted(tmp_path / "model.json")
     assert (model.drafts, model.window) == (3, 16)
     assert model.provenance["prompts_sha256"] == told.pair["prompts_sha256"] and model.provenance["rule"] == "greedy"
-    rows = told.calibration["predictions"]
+    rows = told.calibrations["dflash"]["predictions"]
     assert [row["build"] for row in rows] == ["unified", "target-21"]
     assert rows[1]["first_share"] < rows[0]["first_share"] == 1
-    assert told.calibration["error"]["correct_rms"] >= 0
-    assert measure(replace(order, calibrate=False)).calibration is None
+    assert told.calibrations["dflash"]["error"]["correct_rms"] >= 0
+    assert not measure(replace(order, calibrate=False)).calibrations

@@ -38,11 +38,11 @@ def test_the_pair_in_the_tree_is_the_one_on_its_card() -> None:
     card = json.loads((TINY / "card.json").read_text())
     for name, digest in card["sha256"].items():
         assert hashlib.sha256((TINY / name).read_bytes()).hexdigest() == digest, name
-    assert measured().pair["sha256"].items() <= card["sha256"].items()
+    assert measured().drafters["dflash"]["sha256"].items() <= card["sha256"].items()
 
 
 def test_it_accepts_more_than_chance() -> None:
-    cold = measured().cold["greedy"][REPEAT]
+    cold = measured().cold["dflash"]["greedy"][REPEAT]
     assert cold["AL16"] > 1.5 and cold["first_step"] > 1.5 and cold["requests"] == HITS
 
 
@@ -73,4 +73,4 @@ def test_sampled_acceptance_on_a_sound_hit_is_that_of_the_cold_run(rule: str) ->
     told = measure(Order(TINY, ("unified",), (), (REPEAT,), 3, 8, "cpu", sampling=(rule,), temperature=0.8))
     (found,) = told.arms
     assert found["verdict"] == IDENTICAL and found["owed"] == found["same_traces"] == found["same_outputs"] == 3
-    assert found["decoding"] == rule and told.cold[rule][REPEAT]["AL"] > 1
+    assert found["decoding"] == rule and told.cold["dflash"][rule][REPEAT]["AL"] > 1
