@@ -91,7 +91,7 @@ def batch(
     place.
     """
     rows, length = recipe.drafter_rows // joined, written.shape[1] - recipe.stride
-    own = rows - rows // 2
+    own = rows - round(rows * recipe.raw)
     draw = torch.Generator(device=written.device).manual_seed(seed_of(seed, step, 2))
     chosen = torch.randint(0, len(written), (own * joined,), device=written.device, generator=draw)
     first = random.Random(seed_of(seed, step, 4)).randrange(recipe.stride)

@@ -31,6 +31,7 @@ class Recipe:
     new: int = 512
     on_policy: int = 4096  # sequences of one round of generation
     rounds: int = 2
+    raw: float = 0.5  # share of a batch's rows that are raw text
     stride: int = 8  # anchors are so far apart
     paths: bool = False  # whether blocks in raw text are to be what the target would write there
     again: float = 0.5  # highest share of the rates where a drafter goes on from weights that are trained
@@ -73,7 +74,7 @@ def drafter_of(
 
 T1 = Recipe(
     T1_TARGET, drafter_of(T1_TARGET, (1, 4, 6), window=256, layers=3, block=8), drafter_rows=96, prompt=384, new=256,
-    rounds=3, paths=True, joined=6,
+    rounds=3, raw=0.625, paths=True, joined=6,
 )  # fmt: skip
 # A step's logits, its largest tensors, are 24 rows x 96 anchors x 7 slots x 49,152 ids: 1.6 GB in bf16 and 3.2 GB in
 # float32, of drafter and target, with softmax and gradient some 20 GB; 64 rows as in T1 would be 54. The cache of a

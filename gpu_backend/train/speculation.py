@@ -11,11 +11,11 @@ from torch.nn import functional as F
 from gpu_backend.acceptance.metrics import Measured, Steps
 from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.modules.target import Target
-from gpu_backend.train.dense import Passes, attend, new_cache, run_target
+from gpu_backend.train.dense import KeyValues, Passes, attend, new_cache, run_target
 from gpu_backend.train.kinds import KINDS
 from gpu_backend.train.kinds.base import Ran
 
-BATCH = 128
+BATCH = 256
 
 
 def measure(
@@ -62,8 +62,11 @@ def speculate(
     place = torch.arange(config.drafts + 1, device=device)
     longest = length + generated + 2 * (config.drafts + 1)
     own, context = new_cache(target, rows, longest), KINDS[config.kind].context(target, drafter, rows, longest)
-    states, features = run_target(target, prompts, Passes())
-    _prefill(target, prompts, own)
+    kept: list[KeyValues] = []
+    states, features = run_target(target, prompts, Passes(), kept)
+    for kv, pair in zip(own, kept, strict=True):
+        for half, part in zip(kv, pair, strict=True):
+            half[:, :length] = part
     (logits,) = target.head(target.model.norm(states.unflatten(0, (rows, length))[:, -1]))
     start = torch.full((rows,), length, device=device)
     line = torch.zeros(rows, generated + 2 * (config.drafts + 1), dtype=torch.int64, device=device)
@@ -86,18 +89,6 @@ def speculate(
         line[row, written] = torch.where(place < counts[-1][:, None], verdict.choice, line[row, written])
         start = start + counts[-1]
     return torch.stack(anchors, 1), torch.stack(counts, 1), line[:, :generated]
-
-
-def _prefill(target: Target, prompts: torch.Tensor, cache: torch.Tensor) -> None:
-    """K and V of the prompts, layer by layer."""
-    rows, length = prompts.shape
-    cos, sin = target.rotary.at(torch.arange(length, device=prompts.device).repeat(rows))
-    x = target.embed(prompts.flatten())
-    passes = Passes()
-    for layer, kv in zip(target.stack, cache, strict=True):
-        _, k, v = layer.project(x, cos, sin)
-        kv[0, :, :length], kv[1, :, :length] = k.unflatten(0, (rows, -1)), v.unflatten(0, (rows, -1))
-        x = passes.causal(layer, x, cos, sin, rows)
 
 
 def _verify(
