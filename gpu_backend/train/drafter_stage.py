@@ -38,7 +38,8 @@ def train(order: Order, recipe: Recipe, say: Say, name: str = "dflash") -> dict[
     read_bytes(order.folder / TARGET / PROGRESS, "target")
     target_fits(order.folder, target_config_of(order.folder / TARGET), recipe)
     target = load_target(order.folder / TARGET, kind.config(recipe).taps)
-    place_for_inference(target, order.device, target.config.dtype)
+    wide = order.device.type != "cuda"  # where nothing is reduced, both compute in the drafter's dtype
+    place_for_inference(target, order.device, torch.float32 if wide else target.config.dtype)
     drafter, more = begin(session, kind, recipe, target)
     drafter = drafter.to(order.device)
     prompts = Requests(read_chat(order.folder), texts) if recipe.instruct else texts

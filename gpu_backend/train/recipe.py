@@ -97,7 +97,9 @@ TINY = Recipe(
     prompt=24, new=24, on_policy=8, rounds=1, stride=4, eval_prompt=32, eval_prompts=4, sample_bytes=200_000,
     log_every=5, markov_rank=8, paths=True, eagle_intermediate=48, mtp_intermediate=48, joined=2,
 )  # fmt: skip
-_TINY_T2 = replace(_TINY, hidden=64, intermediate=96, theta=100_000.0, eps=1e-5, qk_norm=False)
+_TINY_T2 = replace(
+    _TINY, hidden=64, intermediate=96, theta=100_000.0, eps=1e-5, qk_norm=False, dtype=torch.bfloat16
+)  # fmt: skip
 TINY_T2 = replace(
     TINY, target=_TINY_T2, drafter=drafter_of(_TINY_T2, (0, 1, 2), window=16, layers=2, block=4, mask=T2_MASK),
     drafter_rows=2, on_policy=4, prompt=64, new=8, eval_prompt=64, instruct=True,
