@@ -94,7 +94,7 @@ def fitted(scenario: Scenario, pair: Pair) -> Scenario:
     require_served(config, vocabulary=pair.target.vocabulary)
     most = min(config.limits.max_seq_len, pair.target.positions)
     headroom = config.limits.extra_tokens + pair.drafter.block - pair.drafter.drafts
-    own = {"kind": kind, "drafts": pair.drafter.drafts, "window": pair.window}
+    own = {"kind": kind, "drafts": pair.drafter.drafts, "window": pair.window, "chain": pair.drafter.depth}
     drafter = scenario.drafter.model_copy(update=own)
     return scenario.replace(
         geometry=scenario.geometry.model_copy(update={"vocabulary": pair.target.vocabulary}),

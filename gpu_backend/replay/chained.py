@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from gpu_backend.replay.memory import DeviceMemory
 from gpu_backend.replay.modelled import ModelRows, Models
 from gpu_backend.replay.planes import sent, upload
 from gpu_backend.replay.rows import VerifyRows
+from model.config import RequestSpec
 from model.plan import ContextRow
 from model.rules.device import Provisional, Rebase, Trim
 from model.rules.lookahead import behind_chunk
@@ -33,23 +34,33 @@ class ChainedRows(ModelRows):
         self.chain = ChainRows(self.slots, self._behind_pages(models.drafter))
         self.begun: dict[int, int] = {}  # owner -> where its first chunk began
         self._tails: dict[int, torch.Tensor] = {}  # owner without a slot -> what the target said last of it
+        self._brought: dict[int, torch.Tensor] = {}  # the same of owners that are yet to come
 
     def bind(self, slot: int, owner: int) -> None:
         before = self.bound[slot]
         if before == owner:
             return
-        chain, known = self.chain, self.memory.known
-        if chain.depth > 1:
-            if owner in self.bound:
-                self._tails[owner] = chain.tail[self.bound.index(owner)].clone()
-            if before in known:
-                self._tails = {one: tail for one, tail in self._tails.items() if one in known}
-                self._tails[before] = chain.tail[slot].clone()
-            if owner in self._tails:
-                chain.tail[slot] = self._tails.pop(owner)
-        self.begun = {one: begun for one, begun in self.begun.items() if one in known}
+        chain = self.chain
+        if owner in self.bound:
+            self._tails[owner] = chain.tail[self.bound.index(owner)].clone()
+        if before in self.memory.known:
+            self._tails[before] = chain.tail[slot].clone()
+        tail = self._tails.pop(owner, self._brought.pop(owner, None))
+        if tail is not None:
+            chain.tail[slot] = tail
         chain.begun[slot].fill_(self.begun.get(owner, 0))
         super().bind(slot, owner)
+
+    def received(self, owner: int, sender: ChainedRows, request: RequestSpec, alive: Container[int]) -> None:
+        """Pages of ``request`` came from ``sender``, and with them what the target said last: later modules start from
+        it. Of owners that are no longer ``alive`` nothing is kept."""
+        self._brought = {one: tail for one, tail in self._brought.items() if one in alive}
+        for other, known in sender.memory.known.items():
+            if known.spec is request:
+                held = other in sender.bound
+                tail = sender.chain.tail[sender.bound.index(other)] if held else sender._tails.get(other)
+                if tail is not None:
+                    self._brought[owner] = tail.to(self.memory.device, copy=True)
 
     # -- chunks --------------------------------------------------------------------------------------------------
 
@@ -62,6 +73,9 @@ class ChainedRows(ModelRows):
         """Cells of chunks, and of the few before a last chunk that is shorter than the lookahead: of them the tokens
         were not there before."""
         depth, device = self.chain.depth, self.memory.device
+        known = self.memory.known
+        self.begun = {one: begun for one, begun in self.begun.items() if one in known}
+        self._tails = {one: tail for one, tail in self._tails.items() if one in known}
         for row in context:
             if row.owner not in self.begun:
                 self.begun[row.owner] = row.start

@@ -32,10 +32,12 @@ from gpu_backend.replay.planes import FIRST_PAGE
 from gpu_backend.replay.result import FULL, OFF
 from gpu_backend.replay.segments import Segment
 from model.config import RequestSpec
+from model.follower import Follower
 from model.invariants.base import Violation
 from model.ops import World
 from model.plan import ContextRow, GenerationRow, StepPlan
 from model.tokens import TokenStream
+from model.wire import Leg
 
 
 class ModelledWorld(DeviceWorld):
@@ -74,6 +76,13 @@ class ModelledWorld(DeviceWorld):
                 self._chose(row, chosen[row.owner], iteration)
         ran = self.rows.verify(generation, taken if self.told else None)
         return self._verified(ran, generation, taken, iteration)
+
+    def received(self, legs: Sequence[Leg], source: Follower, owner: int) -> None:
+        super().received(legs, source, owner)
+        if isinstance(self.rows, ChainedRows) and isinstance(source, ModelledWorld):
+            assert isinstance(source.rows, ChainedRows)
+            owners = self.engine.owners
+            self.rows.received(owner, source.rows, owners[owner].spec, owners)
 
     def _heard(self, agreed: Agreed, generation: list[GenerationRow], taken: list[int], iteration: int) -> None:
         self._verified(agreed.of(generation), generation, taken, iteration)

@@ -25,7 +25,7 @@ from gpu_backend.replay.modelled_world import RecordingWorld
 from gpu_backend.replay.result import FREE, ReplayOrder
 from model.builds import Build
 from model.cluster import Cluster
-from model.config import EngineConfig, RequestSpec
+from model.config import RequestSpec
 from model.ops import At, Op, Submit, World
 from model.plan import StepPlan
 from scenarios.errors import InputError
@@ -109,10 +109,6 @@ def record(
         problem = f"expected one worker, {' or '.join(SERVED)} for natural acceptance, found {workers.kind}"
         why = "ranks sum within every layer, which takes a process each (python -m gpu_backend.parallel, forced)"
         raise InputError("acceptance", 0, "", f"{problem}: {why}")
-    if workers is not None and workers.kind == "disaggregated" and _chained(config):
-        problem = f"expected one module of a chain across a transfer, found {config.drafter.chain}"
-        why = "later modules start from states of the target's that are not among the pages"
-        raise InputError("drafter", 0, "chain", f"{problem}: {why}")
     if pair is None:
         models = models_for(config, WEIGHTS, where[0], exact=order.exact)
     else:
@@ -152,8 +148,3 @@ def _told(op: At | Op, outputs: Outputs) -> At | Op:
     if isinstance(op, Submit) and id(op.spec) in outputs:
         return Submit(replace(op.spec, output=outputs[id(op.spec)]))
     return op
-
-
-def _chained(config: EngineConfig) -> bool:
-    """Whether drafts come from a chain of several modules."""
-    return config.drafter.kind == "mtp" and config.drafter.chain > 1

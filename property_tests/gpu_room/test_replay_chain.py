@@ -191,12 +191,14 @@ def test_a_cell_hangs_on_the_tokens_that_it_looks_ahead_to_and_no_other() -> Non
         assert torch.equal(known[:first], other[:first]) and not torch.allclose(known[first], other[first])
 
 
-def test_a_chain_of_several_modules_needs_a_draft_each_and_states_that_no_transfer_brings(
-    device: torch.device,
-) -> None:
+def test_a_chain_of_several_modules_needs_a_draft_each(device: torch.device) -> None:
     scenario = scenario_of(PREFIXED.format(geometry=MTP, budget=32) + "drafter: {drafts: 3}\n")
     with pytest.raises(InputError, match="drafts: expected 2 drafts, one of each module of the chain, found 3"):
         natural(scenario, device)
+
+
+def test_what_later_modules_start_from_goes_with_the_pages_to_another_worker(device: torch.device) -> None:
     scenario = scenario_of(PREFIXED.format(geometry=MTP, budget=32) + "workers: {kind: disaggregated}\n")
-    with pytest.raises(InputError, match="expected one module of a chain"):
-        natural(scenario, device)
+    replayed = natural(scenario, device)
+    assert replayed.findings == () and replayed.exit_code == 0 and len(replayed.workers) == 2
+    assert_plain(scenario, replayed, device)
