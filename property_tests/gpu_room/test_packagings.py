@@ -16,7 +16,8 @@ from gpu_backend.modules.loader import drafter_config_of, load_pair
 from gpu_backend.modules.own_pages import OwnPages
 from gpu_backend.modules.packagings.zlab import default_taps
 from gpu_backend.modules.saver import save
-from gpu_backend.modules.tier0 import random_drafter, random_target
+from gpu_backend.modules.tier0 import drafter_for, random_drafter, random_target
+from property_tests.gpu_room import packed
 from property_tests.gpu_room.packed import (
     ANCHORED,
     DFLASH,
@@ -164,6 +165,28 @@ def test_taps_that_no_file_names_are_those_of_the_reference(layers: int, taps: i
 def test_a_file_without_taps_has_the_default_ones(tmp_path: Path) -> None:
     folder = edit(zlab(tmp_path / "drafter", DFLASH), setting("dflash_config.target_layer_ids", ...))
     assert drafter_config_of(folder, TARGET).taps == (1, 3)
+
+
+QWEN3_8B = replace(
+    TARGET, vocabulary=151_936, hidden=4096, layers=36, heads=32, kv_heads=8, head_dim=128, intermediate=12_288,
+    positions=40_960, theta=1e6,
+)  # fmt: skip
+FIVE = drafter_for(QWEN3_8B, layers=5, taps=5, block=16)
+SHAPES = {
+    "z-lab, 16 with the anchor": (zlab, replace(FIVE, mask_token=151_669), 15),
+    "DeepSpec, 7 from the anchor": (deepspec, replace(FIVE, block=7, logits_start=0, mask_token=151_669), 7),
+    "speculators, 8 with the anchor": (speculators, replace(FIVE, block=8, mask_token=151_669, drawn=32_000), 7),
+}
+
+
+@pytest.mark.parametrize(("pack", "config", "drafts"), SHAPES.values(), ids=SHAPES)
+def test_drafters_of_an_8b_model_are_told_by_their_configuration_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Pack, config: DrafterConfig, drafts: int
+) -> None:
+    """Taps 1, 9, 17, 25, 33 of 36 layers; no weights are written."""
+    monkeypatch.setattr(packed, "tensors_of", lambda config: {"d2t": torch.zeros(config.drawn, dtype=torch.int64)})
+    found = drafter_config_of(pack(tmp_path / "drafter", config), QWEN3_8B)
+    assert found == config and found.taps == (1, 9, 17, 25, 33) and found.drafts == drafts
 
 
 REFUSED: dict[str, tuple[Pack, DrafterConfig, str, Any, str]] = {

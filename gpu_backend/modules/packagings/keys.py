@@ -19,8 +19,8 @@ DECODER = frozenset((
 NEUTRAL = frozenset((
     "attention_dropout", "auto_map", "bos_token_id", "chunk_size_feed_forward", "eos_token_id", "id2label",
     "initializer_range", "is_encoder_decoder", "label2id", "model_type", "name_or_path", "output_attentions",
-    "output_hidden_states", "pad_token_id", "problem_type", "return_dict", "tie_word_embeddings", "tokenizer_class",
-    "transformers_version", "use_cache",
+    "output_hidden_states", "pad_token_id", "pretraining_tp", "problem_type", "return_dict", "tie_word_embeddings",
+    "tokenizer_class", "transformers_version", "use_cache",
 ))  # fmt: skip
 TRAINING = frozenset((
     "ce_loss_alpha", "confidence_head_alpha", "dpace_alpha", "kl_loss_alpha", "l1_loss_alpha", "loss_decay_gamma",

@@ -60,7 +60,7 @@ def read(values: Mapping[str, Any], file: str) -> Told:
     dspark = values[TELLTALE] == "dspark"
     require_known(values, KEYS | set(HEADS if dspark else ()), file, "the packaging of speculators")
     top: Top = parse(Top, values, file)
-    body = {"architectures": values.get("architectures"), **top.transformer_layer_config}
+    body = {"architectures": values.get("architectures") or [TELLTALE], **top.transformer_layer_config}
     for key in ("dtype", "torch_dtype"):
         body.setdefault(key, values.get(key))
     require_known(body, DECODER, file, "the packaging of speculators", f"{BODY}.")
