@@ -78,6 +78,7 @@ def document(replayed: Replayed) -> dict[str, Any]:
         "findings": [violation_document(finding) for finding in replayed.findings],
         "acceptance_length": _measured(replayed),
         "acceptance": None if replayed.measured is None else replayed.measured.table(),
+        "confidence": replayed.confidence,
         "requests": [] if replayed.measured is None else replayed.measured.records(),
         "checked": {"LOSSLESS": _sum(replayed, "tokens"), "SHADOW": _sum(replayed, "context_rows")},
         "run": run_document(replayed.result),

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import torch
 
+from gpu_backend.acceptance.confidence import Confidence
 from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.modules.drafter import Drafter
 from gpu_backend.modules.target import Target, TargetOutput
@@ -24,7 +25,7 @@ class RowModels:
     ``longest`` leaves room for a verify row behind the last position. ``drafts`` int64 ``[slots, K]``: what a slot's
     drafter proposed last, placeholders (0) before it did. ``proposal`` float64 ``[slots, K, vocabulary]``: what they
     were drawn from, where the rule of ``sampling`` asks for it. ``key`` int64 ``[slots]`` names a slot's request to the
-    draws.
+    draws. ``confidence`` is kept of a drafter with such a head.
     """
 
     def __init__(
@@ -42,6 +43,8 @@ class RowModels:
         self.key = torch.zeros(slots, dtype=torch.int64, device=self.device)
         size = (slots, drafts, target.config.vocabulary)
         self.proposal = torch.zeros(size, dtype=torch.float64, device=self.device) if self.sampling.proposes else None
+        sure = drafter is not None and bool(drafter.config.confidence)
+        self.confidence = Confidence(slots, drafts, self.device) if sure else None
 
     def bind(self, slot: int, tokens: torch.Tensor, key: int = 0) -> None:
         """A slot is another request's now: ``tokens`` int64 ``[n]`` of it are known, nothing is drafted."""
@@ -49,6 +52,8 @@ class RowModels:
         self.stream[slot].fill_(0)
         self.stream[slot, : len(tokens)].copy_(tokens, non_blocking=True)
         self.drafts[slot].fill_(0)
+        if self.confidence is not None:
+            self.confidence.forget(slot)
 
     def context(
         self,
@@ -100,6 +105,8 @@ class RowModels:
         if forced is not None:
             last = self.stream[slot, start.long() + forced]
             return Verified(forced, verdict.choice, last), output
+        if self.confidence is not None and drafts.shape[1]:
+            self.confidence.judge(slot, verdict.accepted, real)
         if not learns:
             return verdict, output
         place = start.long()[:, None] + 1 + torch.arange(shape.widths[0], device=self.device)
@@ -145,6 +152,8 @@ class RowModels:
         self.drafts[slot] = drafted.token
         if self.proposal is not None and drafted.offered is not None:
             self.proposal[slot] = drafted.offered
+        if self.confidence is not None and drafted.confident is not None:
+            self.confidence.hear(slot, drafted.confident)
         return drafted.logits
 
     def _fold(

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gpu_backend.acceptance.confidence import table
 from gpu_backend.acceptance.rules import Rule, Sampling
 from gpu_backend.acceptance.texts import Spoken, Texts, open_texts
 from gpu_backend.acceptance.weights import fitted, kind_in, models_of, open_pair, replaced
@@ -70,13 +71,14 @@ class Recorder:
 class Recorded:
     """A first run: its ops with the ids of every output, the modules that ran it, and what a reader must know.
 
-    ``served`` is how it went by the clock.
+    ``served`` is how it went by the clock, ``confidence`` what the drafter's confidence head foretold.
     """
 
     trace: Trace
     models: Models
     notes: list[str]
     served: RunResult
+    confidence: dict[str, list[float | int]] | None = None
 
     def ended(self, again: RunResult) -> Trace:
         """The trace as the second run leaves it, which computed the memory digest."""
@@ -138,7 +140,8 @@ def record(
         outputs |= {place: ids for place, ids in one.outputs().items() if len(ids) > len(outputs.get(place, ()))}
     ops = tuple(_told(op, outputs) for op in first.ops)
     trace = Trace(scenario.name, build.name, scenario.seed, "off", config, ops, first.decision_digest, "", workers)
-    return Recorded(trace, models, notes, first)
+    kept = (device.rows.slots.confidence for device in recorder.devices)
+    return Recorded(trace, models, notes, first, table(one for one in kept if one is not None))
 
 
 def _told(op: At | Op, outputs: Outputs) -> At | Op:

@@ -85,7 +85,8 @@ class Replayed:
     """A scenario's run in the sim, the device that followed each worker, and what is wrong there.
 
     ``trace``: the ops and outputs that natural acceptance recorded, which the sim alone runs to the same digests;
-    ``measured``: what they say about acceptance.
+    ``measured``: what they say about acceptance; ``confidence``: what the drafter's confidence head said beforehand,
+    see :func:`gpu_backend.acceptance.confidence.table`.
     """
 
     result: RunResult
@@ -95,6 +96,7 @@ class Replayed:
     findings: tuple[Violation, ...]
     trace: Trace | None = None
     measured: Measured | None = field(default=None, compare=False)
+    confidence: dict[str, list[float | int]] | None = field(default=None, compare=False)
 
     @property
     def equal(self) -> bool:

@@ -91,7 +91,7 @@ def replay(
         return Replayed(result, str(device), order, workers, findings)
     trace = recorded.ended(result)
     result = as_served(result, recorded.served)
-    return Replayed(result, str(device), order, workers, findings, trace, measured(trace, build))
+    return Replayed(result, str(device), order, workers, findings, trace, measured(trace, build), recorded.confidence)
 
 
 def as_served(again: RunResult, first: RunResult) -> RunResult:

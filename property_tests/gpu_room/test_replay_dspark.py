@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 
+from gpu_backend.acceptance.confidence import Confidence, table
 from gpu_backend.acceptance.metrics import accept_trace
 from gpu_backend.modules.plain import PlainDrafter, PlainTarget
+from gpu_backend.modules.saver import save
 from gpu_backend.modules.speculate import speculate_plain
+from gpu_backend.modules.tier0 import TINY, drafter_for, random_drafter, random_target
 from gpu_backend.replay.modelled import models_for
 from gpu_backend.replay.natural import WEIGHTS
 from model.ops import Submit
@@ -36,6 +42,7 @@ def test_tokens_and_accept_traces_equal_plain_speculation(device: torch.device) 
     assert replayed.measured is not None
     trace = [committed for _, committed in accept_trace(replayed.measured.steps, 0)]
     assert trace[: len(steps) - 1] == steps[:-1] and max(steps[:-1]) > 1
+    assert replayed.confidence is None, "it has no such head"
 
 
 @pytest.mark.parametrize("sampling", ["greedy", "block"])
@@ -48,3 +55,34 @@ def test_graphs_commit_what_eager_steps_do(device: torch.device, sampling: str) 
     assert graphs.trace.ops == eager.trace.ops, "tokens and accepted counts"
     assert graphs.trace.memory_digest == eager.trace.memory_digest
     assert sum(worker.in_graphs for worker in graphs.workers) > 3
+
+
+def test_chances_are_summed_for_drafts_that_were_tried() -> None:
+    """A draft behind a rejected one is not, nor one of a placeholder, nor one that nobody told a chance."""
+    kept = Confidence(4, 3, torch.device("cpu"))
+    slot = torch.tensor([2, 0, 1, 3])
+    kept.hear(slot[:3], torch.tensor([[0.5, 0.25, 0.125], [1.0, 0.75, 0.5], [0.9, 0.9, 0.9]]))
+    kept.judge(slot, torch.tensor([2, 4, 1, 3]), torch.tensor([True, True, False, True]))
+    assert table([kept]) == {"tried": [2, 2, 1], "chance": [0.75, 0.5, 0.5], "accepted": [1.0, 0.5, 1.0]}
+    kept.forget(0)
+    kept.judge(slot[:2], torch.tensor([1, 4]))
+    assert table([kept, Confidence(1, 3, torch.device("cpu"))]) == {
+        "tried": [3, 2, 1], "chance": [0.6667, 0.5, 0.5], "accepted": [0.6667, 0.5, 1.0],
+    }  # fmt: skip
+    assert table([]) is None and table([Confidence(1, 3, torch.device("cpu"))]) is None
+
+
+def test_a_replay_reports_what_the_confidence_head_foretold(device: torch.device, tmp_path: Path) -> None:
+    few = replace(TINY, vocabulary=3)
+    drafter = replace(drafter_for(few, block=3, window=12, logits_start=0, markov_rank=4), confidence="markov")
+    save(tmp_path / "target", random_target(few, 3, drafter.taps), few)
+    save(tmp_path / "drafter", random_drafter(drafter, 3), drafter)
+    eager, graphs = (
+        natural(scenario_of(GRAPHED), device, exact=True, graphs=wanted, weights=str(tmp_path))
+        for wanted in (False, True)
+    )
+    assert eager.confidence == graphs.confidence and eager.confidence is not None and eager.measured is not None
+    tried = eager.confidence["tried"]
+    assert tried[0] >= eager.measured.table()["verify_steps"], "passes whose request had ended are tried, too"
+    assert tried == sorted(tried, reverse=True) and tried[1] > 0
+    assert all(0 < chance < 1 for chance, count in zip(eager.confidence["chance"], tried, strict=True) if count)
