@@ -220,7 +220,7 @@ def _scenario(
             "max_num_tokens": budget,
             "max_seq_len": longest,
             "extra_tokens": drafts + 1,  # a block is one token longer than its drafts
-            "graph_batches": [batch],
+            "graph_batches": sorted({cdiv(batch, 4), batch}),  # requests end one after the other
             "partial_children": 64,
             # All hits start before the first steps fill a pass; a chunk ends on any token.
             **({"chunk_unit": 1} if chunks or condition.name == SUSPEND else {}),

@@ -98,6 +98,8 @@ class Run:
     violations: tuple[Violation, ...]
     notes: tuple[str, ...]
     ops: tuple[At | Op, ...] = ()
+    steps: int = 0
+    device_seconds: float = 0.0  # of ``seconds``, those of the steps: what the host does for each of them is in it
 
     def trace(self, place: int) -> tuple[tuple[int, int], ...]:
         """Anchor and committed tokens of every step of real drafts of one hit."""
@@ -169,5 +171,6 @@ def _run_of(result: RunResult, seen: dict[int, Seen], recorder: Recorder, second
     return Run(
         result.scenario, result.build, measured, tuple(records[number] for number in hits),
         np.array([one.hidden for one in known], dtype=np.int64), seconds, tuple(result.violations),
-        tuple(result.notes), tuple(result.ops),
+        tuple(result.notes), tuple(result.ops), sum(len(device.took) for device in recorder.devices),
+        sum(sum(device.took.values()) for device in recorder.devices) / 1e9,
     )  # fmt: skip

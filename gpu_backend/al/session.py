@@ -50,7 +50,9 @@ def measure(order: Order, progress: Progress | None = None) -> Told:
         told.arms.extend(head | row_of(arm, ask.seed) | caught(ask, results, arm) for arm in results.arms)
         told.hits.extend(head | row for row in hit_rows(results))
         told.cold.setdefault(kind, {})[decoding] = {
-            name: run.measured.table() | {"seconds": round(run.seconds, 3)} for name, run in results.cold.items()
+            name: run.measured.table()
+            | {"seconds": round(run.seconds, 3), "device_seconds": round(run.device_seconds, 3), "steps": run.steps}
+            for name, run in results.cold.items()
         }
         if results.interrupted:
             return replace(told, interrupted=True)
@@ -165,6 +167,8 @@ def _ledger(run: Run | None) -> dict[str, Any]:
             "hidden",
             "preempted",
             "seconds",
+            "device_seconds",
+            "steps",
         )
         return dict.fromkeys(keys)
     return {
@@ -175,6 +179,8 @@ def _ledger(run: Run | None) -> dict[str, Any]:
         "hidden": int(run.hidden.sum()),
         "preempted": sum(record.preemptions > 0 for record in run.records),
         "seconds": round(run.seconds, 3),
+        "device_seconds": round(run.device_seconds, 3),
+        "steps": run.steps,
     }
 
 

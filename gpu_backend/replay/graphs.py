@@ -288,7 +288,7 @@ ANSWERS = 2 * ROOM[0] + ROOM[1] + 2 * ROOM[2]  # numbers that carry_out returns
 
 def fits(batch: PageBatch, changes: list[NDArray[np.int64] | None]) -> tuple[bool, list[bool]]:
     """Whether a graph has room for a batch, and for the changes of each table."""
-    room = batch.empty or all(
+    room = batch.empty or (not batch.copies and all(
         have <= most for pool in batch.pools for have, most in zip(pool.room, ROOM, strict=True)
-    )  # fmt: skip
+    ))  # fmt: skip
     return room, [changed is None or changed.shape[1] <= ENTRIES for changed in changes]

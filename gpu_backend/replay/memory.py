@@ -38,7 +38,11 @@ class Known:
 
 
 class DeviceMemory:
-    """Everything that the device holds for ``engine``. Without ``checks`` nothing is judged and no event is kept."""
+    """Everything that the device holds for ``engine``. Without ``checks`` nothing is judged and no event is kept.
+
+    ``spells``: cells are given tags, states and rows that spell them. Where real modules run and nothing is judged,
+    nobody would read them.
+    """
 
     def __init__(
         self, engine: Engine, device: torch.device, kernels: Kernels, content: Synthetic, *, checks: bool, debug: bool
@@ -47,7 +51,7 @@ class DeviceMemory:
         self.twin, self.device, self.kernels, self.content, self.checks = twin, device, kernels, content, checks
         self.rules = engine.rules_of_device
         self.page_size, self.vocabulary = limits.page_size, engine.config.vocabulary
-        self.journal = Journal()
+        self.journal, self.spells = Journal(), True
         width = self.width = 1 + engine.config.drafter.drafts
         span = max((column.lifecycle.lookahead for column in twin.columns), default=0)
         tokens = limits.max_seq_len + limits.extra_tokens + (limits.run_ahead + 3) * width + 2 * span + 2
@@ -86,7 +90,7 @@ class DeviceMemory:
         stream, scope = request.stream, request.spec.scope
         assert stream is not None
         seeds, tags = [], []
-        for column in self.columns:
+        for column in self.columns if self.spells else ():
             span = column.life.lookahead if column.draft else 0
             weights = (scope.target_weights, scope.draft_weights) if column.draft else (scope.target_weights,)
             seeds.append(named_seed("cell", column.life.name, span, scope.adapter, scope.salt, *weights))
@@ -104,7 +108,7 @@ class DeviceMemory:
     def load(self, slot: int, owner: int) -> None:
         """The rows of a slot are now ``owner``'s: its tokens' tags go to the device."""
         if self.loaded[slot] != owner:
-            for column, tags in zip(self.columns, self.known[owner].tags, strict=True):
+            for column, tags in zip(self.columns, self.known[owner].tags, strict=True) if self.spells else ():
                 column.load(slot, tags)
             self.loaded[slot] = owner
             self.epoch += 1

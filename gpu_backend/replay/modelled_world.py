@@ -109,7 +109,7 @@ class RecordingWorld(ModelledWorld):
         self, world: World, device: torch.device, kernels: Kernels, models: Models, *, free: bool, graphs: bool = False
     ) -> None:
         super().__init__(world, device, kernels, models, OFF, graphs=graphs)
-        self.free = free
+        self.free, self.memory.spells = free, False  # nothing is judged here
         self.took: dict[int, int] = {}  # iteration -> nanoseconds
         self.streams: dict[int, tuple[RequestSpec, TokenStream, int]] = {}  # by identity of the request's spec, as an
         # id may be used again: its tokens, and how many are known
@@ -163,7 +163,7 @@ class RecordingWorld(ModelledWorld):
         self.streams[id(spec)] = spec, stream, max(before, begin + len(ids))
         self.said[spec.output_seed] = id(spec)
         if isinstance(row, ContextRow):
-            self.rows.slots.stream[row.slot, begin] = ids[0]
+            self.rows.slots.stream[row.slot, begin].fill_(ids[0])  # to assign a number would wait for the device
 
     def written(self, seed: int) -> NDArray[np.int64] | None:
         """Ids of the output with this seed, as far as a step committed them."""

@@ -33,6 +33,9 @@ class PoolBatch:
     published: list[tuple[int, int, int]] = field(default_factory=list)
     publications: list[tuple[int, int]] = field(default_factory=list)
     anew: set[int] = field(default_factory=set)  # slots granted
+    copies: list[tuple[int, int, int]] = field(default_factory=list)  # source, target, tokens: behind all grants
+    read: set[int] = field(default_factory=set)  # their sources
+    written: set[int] = field(default_factory=set)  # and their targets
 
     @property
     def room(self) -> Room:
@@ -80,7 +83,8 @@ class PageBatch:
     def grant(self, pool: int, slots: array[int], owner: int) -> bool:
         """Take a grant in; whether the batch could."""
         batch = self.pools[pool]
-        if max(slots) >= self.memory.planes[pool].device_pages or not batch.anew.isdisjoint(slots):
+        taken = all(found.isdisjoint(slots) for found in (batch.anew, batch.read, batch.written))
+        if max(slots) >= self.memory.planes[pool].device_pages or not taken:
             return False
         self.notes.append(Note(Kind.MEM_GRANT, pool, len(batch.granted), len(slots)))
         batch.anew.update(slots)
@@ -105,10 +109,26 @@ class PageBatch:
         batch.publications.append((slots[-1], coverage))
         return True
 
+    def copy(self, pool: int, source: int, target: int, tokens: int) -> bool:
+        """Take a copy of a page in, where no event of it is kept; whether the batch could."""
+        batch = self.pools[pool]
+        mixed = source == target or source in batch.written or target in batch.read or target in batch.written
+        if mixed or max(source, target) >= self.memory.planes[pool].device_pages:
+            return False
+        batch.copies.append((source, target, tokens))
+        batch.read.add(source)
+        batch.written.add(target)
+        return True
+
     @property
     def empty(self) -> bool:
         """Whether nothing was taken in."""
-        return not self.notes
+        return not self.notes and not self.copies
+
+    @property
+    def copies(self) -> bool:
+        """Whether pages are copied, for which a captured graph has no room."""
+        return any(batch.copies for batch in self.pools)
 
     def refer(self, journal: Journal, iteration: int, kept: list[tuple[Part, Room]]) -> None:
         """Write the events into ``journal``, from what :func:`carry_out` returned for each pool, kept there."""

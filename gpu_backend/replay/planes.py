@@ -130,6 +130,11 @@ class Planes:
         kernels.copy(CopyCall(self.pool.kv, self.pool.cells, *pages))
         return pages[0] - FIRST_PAGE, pages[1] - FIRST_PAGE, pages[2].clone()
 
+    def copy_all(self, kernels: Kernels, pages: Sequence[tuple[int, int, int]]) -> None:
+        """Several copies at once (source, target, tokens), none of which reads what another one writes."""
+        source, target, tokens = upload([one for page in pages for one in page], self.device).view(-1, 3).int().T
+        kernels.copy(CopyCall(self.pool.kv, self.pool.cells, source + FIRST_PAGE, target + FIRST_PAGE, tokens))
+
     def move(self, source: int, target: int) -> None:
         """A page changes its slot with its content, tenant and published length."""
         here, there = self.on_device(source), self.on_device(target)

@@ -14,12 +14,13 @@ from gpu_backend.replay.page_batch import PageBatch, Room, carry_out
 from gpu_backend.replay.planes import FIRST_PAGE, sent, upload
 from model.copies import Copy
 from model.events import Kind
-from model.plan import BEGIN, CLAIM, END, GRANT, PUBLISH, UNBIND, Record
+from model.plan import BEGIN, BIND, CLAIM, COPY, END, GRANT, PUBLISH, UNBIND, Record
 from model.reader import vouched_tokens
 from model.request import Request
 from model.rules.claim import Claim
 
 UNORDERED = (BEGIN, END, CLAIM, UNBIND)  # records that touch no page: grants around them may come together
+UNTOLD = (*UNORDERED, BIND)  # likewise where no event is kept, whose order would be another
 
 
 class RecordRunner:
@@ -41,7 +42,7 @@ class RecordRunner:
 
     def run_up_to_batch(self, records: Sequence[tuple]) -> PageBatch:
         """Carry out ``records`` in order but for the grants and publications at their end, which come back."""
-        batch = PageBatch(self.memory)
+        batch, free = PageBatch(self.memory), UNORDERED if self.memory.checks else UNTOLD
         for record in records:
             if record[0] == GRANT or record[0] == PUBLISH:
                 if self._taken(batch, record):
@@ -49,7 +50,13 @@ class RecordRunner:
                 batch = self.flush(batch)
                 if self._taken(batch, record):
                     continue
-            elif not batch.empty and record[0] not in UNORDERED:
+            elif record[0] == COPY and not self.memory.checks:
+                if batch.copy(*record[1:]):
+                    continue
+                batch = self.flush(batch)
+                if batch.copy(*record[1:]):
+                    continue
+            elif not batch.empty and record[0] not in free:
                 batch = self.flush(batch)
             _ACTIONS[record[0]](self, *record[1:])
         return batch
@@ -71,6 +78,9 @@ class RecordRunner:
             told = sent(torch.from_numpy(part.pack(part.room, planes.nobody)), memory.device)
             fields = carry_out(memory, planes, told, part.room, self.unfinished)
             kept.append((memory.journal.keep(fields), part.room) if memory.checks else (Part(0, 0, 0), part.room))
+        for planes, part in zip(memory.planes, batch.pools, strict=True):
+            if part.copies:
+                planes.copy_all(memory.kernels, part.copies)
         if memory.checks:
             batch.refer(memory.journal, self.iteration, kept)
         return PageBatch(memory)
@@ -121,6 +131,8 @@ class RecordRunner:
         memory, rows = self.memory, self.memory.rows
         memory.bound[slot] = owner
         rows.bind(slot, owner, length, base, draft_length)
+        if not memory.checks:
+            return
         for column in memory.columns:
             column.forget(slot)
         at = torch.full((1,), slot, dtype=torch.int64, device=memory.device)

@@ -60,6 +60,14 @@ class Chunks:
         if memory.checks:
             self._log(row, iteration, before)
 
+    def move(self, context: Sequence[ContextRow]) -> None:
+        """Move the lengths of all slots on and store nothing: for a memory that spells no cells."""
+        rows, slotted = self.memory.rows, self.slotted and bool(self.memory.draft_columns)
+        told = [(row.slot, row.end, row.end - row.start, row.drafts and slotted) for row in context]
+        slot, end, count, own = sent(torch.tensor(told).T.contiguous(), self.memory.device)
+        rows.length[slot] = end.int()
+        rows.drafter.length[slot] = torch.where(own > 0, rows.drafter.length[slot] + count, end).int()
+
     def _drafted(self, column: DeviceColumn, row: ContextRow, slot: torch.Tensor, position: torch.Tensor) -> None:
         """The drafter's cells of a chunk: the last of them need tokens that stand behind it."""
         memory, span = self.memory, column.life.lookahead
@@ -103,20 +111,22 @@ class VerifyRows:
 
     def run(self, rows: StepRows) -> torch.Tensor:
         """Verify rows, let the drafter pass; returns what is logged of them, int64 ``[rows, 9]``."""
-        state = self.memory.rows
+        memory, state = self.memory, self.memory.rows
         start = state.length[rows.slot].long()
         drafted = state.drafter.length[rows.slot].long()
         self._verify(rows, start)
         after = start + rows.taken
         state.length[rows.slot] = after.int()
         behind = torch.where(rows.chunk, drafted, after)  # padding rows leave their slot as it is
-        if self.memory.draft_columns:
+        if memory.draft_columns:
             behind = torch.where(rows.drafting, self._pass(rows, start, drafted), behind)
         state.drafter.length[rows.slot] = behind.int()
-        return self._logged(rows)
+        return self._logged(rows) if memory.checks else start[:0]
 
     def _verify(self, rows: StepRows, start: torch.Tensor) -> None:
         """Target cells: content up to what is committed, drafts behind it."""
+        if not self.memory.spells:
+            return
         column_of = torch.arange(rows.widest, device=self.memory.device)
         position = start[:, None] + column_of
         given, final = column_of < rows.width[:, None], column_of < rows.taken[:, None]
@@ -158,10 +168,11 @@ class VerifyRows:
         length = drafted if own else start
         lag, after = start - length, length + taken
         final = state.final[rows.place]
-        for column in memory.draft_columns:
-            self._fold(column, rows, (length, after, lag), final)
         drafts = rows.width - 1
-        self._draft(rows, after, length, drafts)
+        if memory.spells:
+            for column in memory.draft_columns:
+                self._fold(column, rows, (length, after, lag), final)
+            self._draft(rows, after, length, drafts)
         kept = after
         if not self.kind.slot and memory.rules.trim is Trim.REJECTED:
             rejected = drafts - (taken - 1)

@@ -92,7 +92,8 @@ class Stepper:
             column.table = column.buffer.table
         if self._packed is None:
             packed = pack(memory, [], generation, taken, graphs.padded(len(generation)))
-            self._packed = packed, longest_read(memory, generation)
+            # Only checks of reads ask how far rows read: without them every length has the same graph.
+            self._packed = packed, longest_read(memory, generation) if memory.checks else memory.tokens
         else:
             self._packed[0][2, : len(taken)] = taken
         complete = graphs.run(*self._packed, len(taken), batch, changes, plan.iteration)
@@ -115,8 +116,10 @@ class Stepper:
                 taken = self.modules(context, generation, taken, iteration)
                 told = sent(torch.from_numpy(pack(memory, context, generation, taken)), memory.device)
                 rows = StepRows.of(told, rows.widest, rows.longest)
-            for row in context:
+            for row in context if memory.spells else ():
                 self.chunks.run(row, iteration)
+            if context and not memory.spells:
+                self.chunks.move(context)
             if generation:
                 fields.append(self.verify.run(rows.behind(len(context))))
         if memory.checks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,8 @@ from gpu_backend.al.order import (
     SUSPEND,
     TRANSFER,
 )
+from gpu_backend.replay.graphs import fits
+from gpu_backend.replay.page_batch import PageBatch
 from model.builds import BUILDS
 from model.tokens import prompt_tokens
 from scenarios.errors import InputError
@@ -92,6 +95,21 @@ def test_pages_come_back_from_the_host() -> None:
     assert all(record.cached_tokens for record in found.records)
     pools = workers[0].engine.twin.pools.values()
     assert all(pool.host_pages for pool in pools)
+
+
+def test_copies_of_pages_come_together_behind_the_grants_unless_one_needs_what_another_writes() -> None:
+    ask = asked()
+    workers: list[Watching] = []
+    run(conditions.warm(ask.pair, conditions.shared_prefix(ask.pair, ask.texts, 2, "short-tail")), BUILDS["unified"],
+        ask.pair, prepare=workers.append)  # fmt: skip
+    memory = workers[0].memory
+    assert not memory.spells and (memory.planes[0].pool.cells.tags == memory.planes[0].pool.cells.tags[0, 0]).all()
+    batch = PageBatch(memory)
+    assert batch.copy(0, 3, 5, 2) and batch.copy(0, 3, 8, 1), "a page is copied twice"
+    for source, target in ((5, 6), (7, 3), (7, 5), (9, 9), (1, memory.planes[0].device_pages)):
+        assert not batch.copy(0, source, target, 1), (source, target)
+    assert not batch.grant(0, array("i", [3]), 1) and not batch.grant(0, array("i", [5]), 1)
+    assert batch.grant(0, array("i", [9]), 1) and fits(batch, []) == (False, []), "no graph copies pages"
 
 
 def test_reuse_ends_beside_and_on_page_boundaries() -> None:
