@@ -23,9 +23,10 @@ TIMELINES = {"immediate": 0, "seed": 1}  # steps of placeholders behind the pref
 
 
 def evaluate(
-    folder: Path, recipe: Recipe, device: torch.device, say: Say, generated: int = LENGTHS[-1]
+    folder: Path, recipe: Recipe, device: torch.device, say: Say, generated: int | None = None
 ) -> dict[str, Any]:  # fmt: skip
-    """Acceptance of every drafter in ``folder`` over the first so many generated tokens, greedy.
+    """Acceptance of every drafter in ``folder`` over the first so many generated tokens, the recipe's unless said,
+    greedy.
 
     The figures of :class:`gpu_backend.acceptance.metrics.Measured` by kind: of timeline ``immediate``, which the
     weights are trained for, and under ``seed`` of the other one. An acceptance length over more tokens is not told.
@@ -39,7 +40,7 @@ def evaluate(
     read_json(folder / TARGET / PROGRESS, TARGET)
     target_fits(folder, target_config_of(folder / TARGET), recipe)
     ids = torch.tensor([prompt["ids"] for prompt in prompts], device=device)
-    found = {}
+    found, generated = {}, generated or recipe.eval_tokens
     for kind in trained(folder):
         target, drafter = load_pair(folder / TARGET, folder / DRAFTERS[kind], device)
         tables = {

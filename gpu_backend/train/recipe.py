@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from gpu_backend.acceptance.metrics import LENGTHS
 from gpu_backend.modules.config import DrafterConfig, TargetConfig
 from gpu_backend.train.encoding import MASK
 
@@ -49,6 +50,7 @@ class Recipe:
     temperatures: tuple[float, ...] = (0.0, 0.0, 0.6, 1.0)
     eval_prompt: int = 1024
     eval_prompts: int = 256
+    eval_tokens: int = LENGTHS[-1]  # generated behind each
     sample_bytes: int = 40_000_000  # of text that the tokenizer is trained on
     text_bytes: int = 1 << 40  # of text that is encoded
     instruct: bool = False
@@ -94,8 +96,8 @@ _TINY = replace(
 )  # fmt: skip
 TINY = Recipe(
     _TINY, drafter_of(_TINY, (0, 1, 2), window=16, layers=2, block=4), target_rows=4, target_length=64, drafter_rows=4,
-    prompt=24, new=24, on_policy=8, rounds=1, stride=4, eval_prompt=32, eval_prompts=4, sample_bytes=200_000,
-    log_every=5, markov_rank=8, paths=True, eagle_intermediate=48, mtp_intermediate=48, joined=2,
+    prompt=24, new=24, on_policy=8, rounds=1, stride=4, eval_prompt=32, eval_prompts=4, eval_tokens=32,
+    sample_bytes=200_000, log_every=5, markov_rank=8, paths=True, eagle_intermediate=48, mtp_intermediate=48, joined=2,
 )  # fmt: skip
 _TINY_T2 = replace(
     _TINY, hidden=64, intermediate=96, theta=100_000.0, eps=1e-5, qk_norm=False, dtype=torch.bfloat16

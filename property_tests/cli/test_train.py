@@ -30,11 +30,10 @@ def test_four_stages_leave_a_pair_that_loads_and_its_card(kvtwin: Command) -> No
     second = kvtwin("train", "target", *TINY, "--seconds", "4", "--schedule", "4", "--json").json()
     assert second["steps"] > first["steps"] and len(second["runs"]) == 2
     assert second["held_out_loss"] < first["held_out_loss"]
-    one = kvtwin("train", "drafter", *TINY, "--seconds", "1", "--json").json()
-    two = kvtwin("train", "drafter", *TINY, "--seconds", "2.5", "--json").json()
-    assert one["steps"] > 0 and two["steps"] > one["steps"] and two["curve"][-1][2] < two["curve"][0][2]
-    short = kvtwin("train", "drafter", *TINY, "--seconds", "0.1", "--json").json()
-    assert short["steps"] > two["steps"], "one step is taken, however short the time"
+    one = kvtwin("train", "drafter", *TINY, "--seconds", "0.1", "--json").json()
+    assert one["steps"] > 0, "one step is taken, however short the time"
+    two = kvtwin("train", "drafter", *TINY, "--seconds", "1", "--json").json()
+    assert two["steps"] > one["steps"] and len(two["runs"]) == 2
     for kind in ("dspark", "eagle3", "mtp"):
         left = kvtwin("train", "drafter", "--kind", kind, *TINY, "--seconds", "0.1", "--json").json()
         assert left["kind"] == kind and left["steps"] >= 1
@@ -44,7 +43,7 @@ def test_four_stages_leave_a_pair_that_loads_and_its_card(kvtwin: Command) -> No
     assert list(found) == ["dflash", "dspark", "eagle3", "mtp"]
     assert [one["drafts"] for one in found.values()] == [3, 3, 3, 2]
     for one in found.values():
-        assert 1 <= one["AL16"] <= 4 and 1 <= one["seed"]["AL128"] <= 4 and len(one["slots"]) == one["drafts"]
+        assert 1 <= one["AL16"] <= 4 and 1 <= one["seed"]["AL32"] <= 4 and len(one["slots"]) == one["drafts"]
         assert (one["placeholder_steps"], one["seed"]["placeholder_steps"]) == (0, told["prompts"])
     load_pair(Path("t/target"), Path("t/drafter"), "cpu")
     assert Path("t/target/curve.png").read_bytes().startswith(b"\x89PNG")
@@ -55,8 +54,24 @@ def test_four_stages_leave_a_pair_that_loads_and_its_card(kvtwin: Command) -> No
     for name, digest in card["sha256"].items():
         assert hashlib.sha256((Path("t") / name).read_bytes()).hexdigest() == digest
     check_ids(Path("t/tokens"))
+    check_another_corpus(kvtwin)
     again = kvtwin("train", "target", *TINY, "--seconds", "1", "--schedule", "0.5")
     assert again.code == 2 and "schedule: expected more than the" in again.err
+
+
+def check_another_corpus(kvtwin: Command) -> None:
+    """Weights and a tokenizer that are carried elsewhere stay what they are where the corpus is another one."""
+    tokenizer = Path("t/tokens/tokenizer.json").read_bytes()
+    for path in (*Path("t/tokens").glob("*.npy"), Path("t/tokens/tokens.json")):
+        path.unlink()
+    manifest = json.loads(Path("t/corpus/manifest.json").read_text())
+    text = Path("t/corpus/train.txt").read_bytes()
+    Path("t/corpus/train.txt").write_bytes(text[: text.index(b"\0", 100_000)])
+    Path("t/corpus/manifest.json").write_text(json.dumps(manifest | {"sha256": "another"}))
+    assert kvtwin("train", "tokenizer", *TINY, "--json").json()["corpus"] == "another"
+    assert Path("t/tokens/tokenizer.json").read_bytes() == tokenizer
+    left = kvtwin("train", "drafter", "--kind", "mtp", *TINY, "--seconds", "0.1", "--json").json()
+    assert len(left["runs"]) == 2
 
 
 def check_ids(folder: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from gpu_backend.train import drafter_stage
 from gpu_backend.train.recipe import TINY
 from property_tests.cli.conftest import Command
 
@@ -84,3 +86,26 @@ def test_weights_are_found_wherever_a_run_was_killed_and_by_the_right_size_alone
         answer = kvtwin("train", stage, "--size", "t1", *HERE)
         assert (answer.code, answer.err.count("\n")) == (2, 1)
         assert "config.json: expected the shape of this --size, found another" in answer.err
+
+
+def test_ctrl_c_keeps_what_a_drafter_learnt_and_the_next_run_goes_on_with_what_was_written(
+    kvtwin: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def third_is_cut(*arguments: Any) -> Any:
+        asked.append(1)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return usual(*arguments)
+
+    asked, usual = list[int](), drafter_stage.batch
+    assert kvtwin("train", "target", *SIZE, *HERE, "--seconds", "0.1").code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(drafter_stage, "batch", third_is_cut)
+        answer = kvtwin("train", "drafter", "--kind", "eagle3", *SIZE, *HERE)
+    assert answer.code == 130 and answer.err.endswith("kvtwin: interrupted\n")
+    left = json.loads((folder / "drafter-eagle3/progress.json").read_text())
+    assert (left["kind"], left["steps"]) == ("eagle3", 2)
+    answer = kvtwin("train", "drafter", "--kind", "eagle3", *SIZE, *HERE, "--seconds", "0.1")
+    assert f"drafter-eagle3: {TINY.on_policy} sequences of the target's own were there" in answer.err
+    left = json.loads((folder / "drafter-eagle3/progress.json").read_text())
+    assert left["steps"] >= 3 and len(left["runs"]) == 2
