@@ -13,11 +13,12 @@ import torch
 
 from gpu_backend.al.prompts import Text
 from gpu_backend.modules.loader import load_target, target_config_of
+from gpu_backend.tier2.cache import t2_folder
 from gpu_backend.tier2.convert import convert
 from gpu_backend.tier2.gguf import Gguf, read_gguf
 from gpu_backend.train.chat import Requests, cut_requests, write_chat
 from gpu_backend.train.dense import Passes, run_target
-from gpu_backend.train.encoding import Encoder, open_tokenizer
+from gpu_backend.train.encoding import SPLIT_SMOL, Encoder, open_tokenizer, split_of
 from gpu_backend.train.files import PROGRESS, read_json
 from gpu_backend.train.recipe import TINY_T2
 from gpu_backend.train.session import Texts
@@ -216,3 +217,32 @@ def test_a_request_of_any_length_ends_as_a_whole_one_and_a_later_message_has_its
     assert text.more(5, 2) == (1, 2, 3), "its frame at least"
     assert text.tail(2, 10) == (*range(106, 113), 7, 8, 9) and plain.tail(2, 10) == text.ids[6:16]
     assert text.tail(0, 2, first=30) == (130, 7, 8, 9) and len(plain.tail(50, 12, first=20)) == 12
+
+
+def test_a_tokenizer_that_splits_in_a_way_unknown_here_encodes_whole_texts(folder: Path) -> None:
+    from tokenizers import normalizers, pre_tokenizers
+
+    text = "def f(x1):\n    return x1  # twice"
+    known = open_tokenizer(folder / "target/tokenizer.json")
+    assert split_of(known) is SPLIT_SMOL
+    for change in (
+        {"pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=True)},
+        {"normalizer": normalizers.Lowercase()},
+    ):
+        other = open_tokenizer(folder / "target/tokenizer.json")
+        for name, part in change.items():
+            setattr(other, name, part)
+        assert split_of(other) is None
+        assert Encoder(other)(text) == other.encode(text, add_special_tokens=False).ids
+
+
+def test_t2_is_kept_where_the_variable_says_else_in_the_cache_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, folder in (("KVTWIN_CACHE", "kept"), ("XDG_CACHE_HOME", "own"), ("HOME", "user")):
+        monkeypatch.setenv(name, str(tmp_path / folder))
+    assert t2_folder() == tmp_path / "kept/t2"
+    monkeypatch.delenv("KVTWIN_CACHE")
+    assert t2_folder() == tmp_path / "own/kvtwin/t2"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert t2_folder() == tmp_path / "user/.cache/kvtwin/t2"
