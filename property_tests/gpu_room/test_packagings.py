@@ -302,3 +302,31 @@ def test_sliding_layers_of_speculators_need_a_word_on_the_rule_of_the_windows_ed
     ):
         drafter_config_of(folder, TARGET)
     assert drafter_config_of(edit(folder, setting("window_rule", "query")), TARGET).windows == (20, None)
+
+
+ODD = (None, -1, True, "x", [1], {"a": 1})
+
+
+@pytest.mark.parametrize("name", ["z-lab", "SpecForge dspark", "DeepSpec dspark", "speculators dspark"])
+def test_no_odd_value_of_any_key_is_more_than_a_line(tmp_path: Path, name: str) -> None:
+    pack, config = PACKED[name]
+    file = pack(tmp_path / "drafter", config) / "config.json"
+    told, refused = json.loads(file.read_text()), 0
+    for path in _paths(told):
+        for odd in ODD:
+            changed = json.loads(json.dumps(told))
+            setting(path, odd)(changed)
+            file.write_text(json.dumps(changed))
+            try:
+                drafter_config_of(file.parent, TARGET)
+            except InputError as error:
+                refused += 1
+                assert str(error).startswith(f"{file}: ") and "\n" not in str(error)
+    assert refused > 60
+
+
+def _paths(values: dict[str, Any], above: str = "") -> list[str]:
+    found = [above + key for key in values]
+    for key, value in values.items():
+        found += _paths(value, f"{above}{key}.") if isinstance(value, dict) else []
+    return found

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpu_backend.modules.packagings.heads import HEADS, heads_of
-from gpu_backend.modules.packagings.keys import DECODER, TRAINING, require_known
+from gpu_backend.modules.packagings.keys import DECODER, TRAINING, require_known, slides
 from gpu_backend.modules.packagings.told import OWN, Told
 from gpu_backend.modules.schema import Count, Place, parse
 from scenarios.errors import InputError
@@ -35,7 +35,7 @@ def read(values: Mapping[str, Any], file: str) -> Told:
     """A file of this packaging; InputError for what it lacks and for what has no code here."""
     require_known(values, KEYS, file, "the packaging of DeepSpec")
     top: Top = parse(Top, values, file)
-    if "sliding_attention" in (values.get("layer_types") or ()):
+    if slides(values):
         problem = "expected full_attention throughout: DeepSpec's blocks attend without a window"
         raise InputError(file, 0, "layer_types", problem)
     heads = heads_of(values, file)

@@ -30,6 +30,12 @@ DFLASH2 = ("selector_rank", "selector_top_k", "conv_kernel_size", "conv_group_si
 UNSCALED = {"input_embedding_scale": 1.0, "output_multiplier": 1.0, "final_logit_softcapping": 0.0}
 
 
+def slides(keys: Mapping[str, Any]) -> bool:
+    """Whether a decoder's keys name a sliding layer."""
+    found = keys.get("layer_types")
+    return isinstance(found, list) and "sliding_attention" in found
+
+
 def require_known(keys: Mapping[str, Any], known: Collection[str], file: str, packaging: str, place: str = "") -> None:
     """InputError for the first key of ``keys``, which stand at ``place``, that this packaging does not have.
 

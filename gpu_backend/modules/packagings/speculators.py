@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpu_backend.modules.packagings.heads import HEADS, heads_of
-from gpu_backend.modules.packagings.keys import DECODER, TRAINING, require_known
+from gpu_backend.modules.packagings.keys import DECODER, TRAINING, require_known, slides
 from gpu_backend.modules.packagings.told import OWN, Told
 from gpu_backend.modules.schema import Count, Place, parse
 from scenarios.errors import InputError, quote
@@ -28,6 +28,20 @@ KEYS = TRAINING | frozenset((
 ))  # fmt: skip
 UNREAD = ("verifier_lm_head.weight", "verifier_norm.weight", "t2d")  # of training
 Flag = Annotated[bool, Field(strict=True)]
+
+
+class Method(BaseModel):
+    """One of ``proposal_methods``."""
+
+    model_config = ConfigDict(extra="ignore")
+    speculative_tokens: Count | None = None
+
+
+class Proposals(BaseModel):
+    """``speculators_config``."""
+
+    model_config = ConfigDict(extra="ignore")
+    proposal_methods: list[Method] | None = None
 
 
 class Which(BaseModel):
@@ -51,7 +65,7 @@ class Top(Which):
     sliding_window_non_causal: Flag = False
     projector_type: Literal["dflash"] | None = None
     window_rule: Literal["query"] | None = None
-    speculators_config: dict[str, Any] | None = None
+    speculators_config: Proposals | None = None
 
 
 def read(values: Mapping[str, Any], file: str) -> Told:
@@ -93,7 +107,7 @@ def _drawn(top: Top, body: Mapping[str, Any], file: str) -> int:
 
 def _require_window(top: Top, body: Mapping[str, Any], file: str) -> None:
     """Sliding layers must not be causal; they were trained by another rule of the window's edge."""
-    if "sliding_attention" not in (body.get("layer_types") or ()):
+    if not slides(body):
         return
     if not top.sliding_window_non_causal:
         raise InputError(file, 0, "sliding_window_non_causal", "causal blocks are not supported, expected true")
@@ -107,8 +121,8 @@ def _require_window(top: Top, body: Mapping[str, Any], file: str) -> None:
 
 def _logits_start(top: Top, file: str) -> int:
     """0 where the anchor's slot predicts, as the file says, or else its number of drafts beside the block's size."""
-    methods = (top.speculators_config or {}).get("proposal_methods") or [{}]
-    drafts = methods[0].get("speculative_tokens") if isinstance(methods[0], Mapping) else None
+    methods = (top.speculators_config and top.speculators_config.proposal_methods) or [Method()]
+    drafts = methods[0].speculative_tokens
     said = top.sample_from_anchor
     if said is None:
         said = {top.block_size: True, top.block_size - 1: False}.get(drafts) if drafts is not None else None
@@ -118,7 +132,7 @@ def _logits_start(top: Top, file: str) -> int:
         )
         raise InputError(file, 0, "sample_from_anchor", problem)
     most = top.block_size if said else top.block_size - 1
-    if isinstance(drafts, int) and drafts > most:
+    if drafts is not None and drafts > most:
         problem = f"expected at most {most} with sample_from_anchor {str(said).lower()}, found {drafts}"
         raise InputError(file, 0, "speculators_config.proposal_methods[0].speculative_tokens", problem)
     if top.shift_label not in (None, said):

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpu_backend.modules.packagings.heads import HEADS, heads_of
-from gpu_backend.modules.packagings.keys import DECODER, TRAINING, require_known
+from gpu_backend.modules.packagings.keys import DECODER, TRAINING, require_known, slides
 from gpu_backend.modules.packagings.told import Told, agreed
 from gpu_backend.modules.schema import Count, Place, parse
 from scenarios.errors import InputError, quote
@@ -110,7 +110,7 @@ def _require_open(values: Mapping[str, Any], top: Top, inner: Inner, file: str) 
     """A sliding layer of this packaging is causal unless the file says otherwise, one with full attention is not."""
     causal = agreed({"is_causal": top.is_causal, f"{INNER}causal": inner.causal}, file)
     if causal is None:
-        causal = "sliding_attention" in (values.get("layer_types") or ())
+        causal = slides(values)
     if causal:
         raise InputError(file, 0, "is_causal", "causal blocks are not supported, expected false")
 
