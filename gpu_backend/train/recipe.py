@@ -76,7 +76,7 @@ def drafter_of(
 
 T1 = Recipe(
     T1_TARGET, drafter_of(T1_TARGET, (1, 4, 6), window=256, layers=3, block=8), drafter_rows=96, prompt=384, new=256,
-    rounds=3, raw=0.625, paths=True, joined=6,
+    rounds=3, raw=0.625, paths=True, slots=3.0, joined=6,
 )  # fmt: skip
 # A step's logits, its largest tensors, are 24 rows x 95 anchors x 7 slots x 49,152 ids: 1.6 GB in bf16 and 3.2 GB in
 # float32, of drafter and target, with softmax and gradient some 20 GB; 64 rows as in T1 would be 54. The cache of a
