@@ -64,8 +64,8 @@ DEFAULT_FAULTS = tuple(SHOWN)
 WINDOWED = ("dflash", "dspark")  # kinds that keep their context in slots with a base, and read a window of it
 # Faults of such slots and windows: a drafter that attends all of its context has neither.
 SLOTS = frozenset(SHOWN) - {
-    *AHEAD, "publish-tail", "no-draft-lookahead-pages", "adjacent-slot", "copy-in-place", "target-only-loads",
-    "page-ids-for-slots", "draft-pool-left-out",
+    *AHEAD, "kept-provisional", "publish-tail", "no-draft-lookahead-pages", "adjacent-slot", "copy-in-place",
+    "target-only-loads", "page-ids-for-slots", "draft-pool-left-out",
 }  # fmt: skip
 EXPERIMENTS = ("unified-nowindow",)  # builds beside the correct ones, by default
 T1_FOLDER = Path(__file__).parents[1] / "weights" / "t1"

@@ -39,7 +39,7 @@ workload:
   concurrency: 1
   prefixes: {{shared: 17}}
   sessions:
-    - {{name: work, copies: 2, prompt: [shared, 6], output: 9}}
+    - {{name: work, copies: 2, prompt: [shared, 6], output: 8}}
 acceptance: {{forced: 2}}
 """
 DISTURBED = """
@@ -89,7 +89,7 @@ def test_tokens_and_accept_traces_are_plain_whatever_the_chunks(
     device: torch.device, geometry: str, budget: int
 ) -> None:
     scenario = prefixed(geometry, budget)
-    replayed = natural(scenario, device, exact=True)
+    replayed = natural(scenario, device)
     assert replayed.findings == () and replayed.exit_code == 0
     assert replayed.result.totals.cached_tokens >= 14
     assert_plain(scenario, replayed, device)
