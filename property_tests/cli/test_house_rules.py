@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,11 @@ def texts() -> Iterator[Path]:
     yield from sorted((ROOT / "scenarios").rglob("*.yaml"))
 
 
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {name(path): ast.parse(path.read_text()) for path in sources()}
+
+
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
@@ -44,22 +50,17 @@ def test_a_file_holds_one_idea() -> None:
 
 def test_a_function_fits_on_a_screen() -> None:
     long = {}
-    for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 if lines > LINES_OF_A_FUNCTION:
-                    long[f"{name(path)}:{node.name}"] = lines
+                    long[f"{path}:{node.name}"] = lines
     assert long == {}
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    silent = [
-        name(path)
-        for path in sources()
-        if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
-    ]
-    assert silent == []
+    assert [path for path, tree in trees().items() if tree.body and not ast.get_docstring(tree)] == []
 
 
 @pytest.mark.parametrize("pattern", [MACHINE_PATH, LEFTOVER], ids=["machine path", "leftover"])

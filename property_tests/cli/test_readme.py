@@ -56,11 +56,15 @@ def test_a_command_that_reads_a_folder_comes_behind_the_one_that_writes_it() -> 
 
 
 @pytest.mark.parametrize("group", groups(), ids=lambda group: group[0])
-def test_the_commands_run_one_after_the_other(tmp_path: Path, kvtwin: Command, group: list[str]) -> None:
+def test_the_commands_run_one_after_the_other(
+    tmp_path: Path, kvtwin: Command, monkeypatch: pytest.MonkeyPatch, group: list[str]
+) -> None:
     """In the order of the text, in one folder; ``# exits N`` behind a command is its exit code, else it is 0.
 
-    A line that means something to a shell goes through one, every other is read as a shell would read it.
+    A line that means something to a shell goes through one, every other is read as a shell would read it. This is a
+    machine of one core: what several processes of a campaign do to each other has tests of its own.
     """
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     wrong = []
     for command in group:

@@ -14,6 +14,9 @@ ON_GPU = torch.cuda.is_available()
 if not ON_GPU:
     os.environ["TRITON_INTERPRET"] = "1"
     torch.set_num_threads(1)  # tensors are tiny, and the workers of one run share the cores
+    from property_tests.gpu_room.interpreter import look_once
+
+    look_once()
 
 collect_ignore: list[str] = []
 if not ON_GPU:

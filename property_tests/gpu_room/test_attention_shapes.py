@@ -81,7 +81,8 @@ def test_the_base_inside_the_kernel_equals_a_rebased_table(
 @EXAMPLES
 @given(data=st.data())
 def test_a_poisoned_slot_in_reach_shows_in_the_output(device: torch.device, data: st.DataObject) -> None:
-    case = AttentionCase((3, 2), (40, 21), bases=(1, 0), splits=data.draw(st.sampled_from((1, 3))))
+    splits = data.draw(st.sampled_from((1, 3)))
+    case = AttentionCase((3, 2), (40, 21), heads=2, kv_heads=1, bases=(1, 0), splits=splits)
     row = data.draw(st.integers(0, 1))
     position = data.draw(st.integers(0, case.past[row]))
     call = build(case, device, 1)

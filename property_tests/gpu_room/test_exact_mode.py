@@ -13,7 +13,7 @@ from gpu_backend.contracts.base import int32
 from gpu_backend.kernels.attention_plan import AttentionPlan
 
 PAST, WIDTH = 150, 40
-PROMPT = AttentionCase((WIDTH,), (PAST,), exact=True)
+PROMPT = AttentionCase((WIDTH,), (PAST,), heads=2, kv_heads=1, exact=True)
 
 
 def rows_of(call: AttentionCall, spans: list[tuple[int, int]], window_left: int = -1) -> AttentionCall:
