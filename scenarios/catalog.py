@@ -54,10 +54,12 @@ def resolve(name: str) -> Path:
     direct = Path(name)
     if direct.is_file():
         return direct
-    known = paths()
     wanted = name.removesuffix(".yaml").removeprefix("scenarios/")
-    if wanted in known:
-        return known[wanted]
+    folder, _, below = wanted.partition("/")
+    shipped = HOME / folder / f"{below}.yaml"
+    if folder in FOLDERS and _is_below(HOME / folder, below) and shipped.is_file():
+        return shipped
+    known = paths()
     stems = Counter(path.stem for path in known.values())
     if stems[wanted] == 1:
         return next(path for path in known.values() if path.stem == wanted)
@@ -66,6 +68,12 @@ def resolve(name: str) -> Path:
     near = get_close_matches(wanted, [*known, *stems], n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise InputError(quote(name), 0, "", f"no such file or scenario ({hint}kvtwin scenarios lists the names)")
+
+
+def _is_below(folder: Path, name: str) -> bool:
+    """Whether ``name`` is written as :func:`paths` writes it: no step up or in place, no doubled slash."""
+    path = folder / name
+    return ".." not in path.parts and path.as_posix() == f"{folder.as_posix()}/{name}"
 
 
 def load(name: str) -> Scenario:
