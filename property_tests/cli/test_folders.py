@@ -143,7 +143,10 @@ def test_what_kvtwin_did_not_write_is_never_replaced(kvtwin: Command, tmp_path: 
 
 @pytest.mark.parametrize(
     ("command", "writer"),
-    [(("run", "hello"), "reports.run_folder.save_trace"), (("compare", "hello"), "reports.comparison_files.markdown")],
+    [
+        (("run", "hello"), "reports.run_folder.save_trace"),
+        (("compare", "hello", "--builds", "unified"), "reports.comparison_files.markdown"),
+    ],
 )
 def test_a_crash_while_writing_leaves_the_older_folder_as_it_was(
     kvtwin: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], writer: str

@@ -128,10 +128,16 @@ def test_a_closed_standard_output_is_one_line() -> None:
     assert done.stderr == "kvtwin: cannot write to standard output: Bad file descriptor\n"
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
-def test_an_encoding_without_our_dashes_and_boxes_ends_no_run(encoding: str) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "commands"),
+    [
+        ("latin-1", [("run", "hello")]),
+        ("ascii", [("run", "hello"), ("compare", "hello", "--builds", "target-only,unified"), ("faults",)]),
+    ],
+)
+def test_an_encoding_without_our_dashes_and_boxes_ends_no_run(encoding: str, commands: list[tuple[str, ...]]) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    for arguments in (("run", "hello"), ("compare", "hello", "--builds", "target-only,unified"), ("faults",)):
+    for arguments in commands:
         done = subprocess.run([*KVTWIN, *arguments], env=environment, capture_output=True)
         assert (done.returncode, done.stderr) == (0, b"")
         done.stdout.decode(encoding)

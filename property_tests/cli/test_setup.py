@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -21,6 +22,12 @@ TARGETS = (
     *("lint", "format", "bench", "bench-gpu", "setup", "clean"),
 )
 CUDA_LIBRARIES = ("cuda-", "nvidia-")  # torch's CUDA build pins them itself
+
+
+@cache
+def dry_run(target: str) -> subprocess.CompletedProcess[str]:
+    """What make would do for ``target`` where nothing is installed."""
+    return subprocess.run(["make", "--dry-run", "--always-make", target], cwd=ROOT, capture_output=True, text=True)
 
 
 def project() -> dict[str, object]:
@@ -108,20 +115,20 @@ def test_the_other_extras_are_pinned_and_stay_extras(extra: str) -> None:
 
 def test_nobody_but_lint_and_tests_installs_dask() -> None:
     for target, wanted in {"run": False, "fuzz": False, "bench": False, "test-core": True, "test": True}.items():
-        done = subprocess.run(["make", "--dry-run", "--always-make", target], cwd=ROOT, capture_output=True, text=True)
+        done = dry_run(target)
         assert ("'.[cluster]'" in done.stdout) == wanted, target
 
 
 def test_nobody_but_lint_and_tests_installs_torch() -> None:
     """``make run`` on a machine without an environment installs what kvtwin needs, and no more."""
     for target, wanted in {"run": False, "bench": False, "test-core": False, "lint": True, "test-gpu": True}.items():
-        done = subprocess.run(["make", "--dry-run", "--always-make", target], cwd=ROOT, capture_output=True, text=True)
+        done = dry_run(target)
         assert ("'.[gpu,train]'" in done.stdout) == wanted, target
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_make_knows_the_target(target: str) -> None:
-    done = subprocess.run(["make", "--dry-run", "--always-make", target], cwd=ROOT, capture_output=True, text=True)
+    done = dry_run(target)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 

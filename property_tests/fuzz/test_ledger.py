@@ -17,11 +17,19 @@ from property_tests.fuzz.test_campaign_loop import ORDER, campaign, found
 from scenarios.errors import InputError
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("written") / "ledger.jsonl"
+    campaign(20, path=path)
+    return path.read_bytes()
+
+
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path: Path, written: bytes) -> Path:
     """The ledger of 20 examples."""
-    campaign(20, path=tmp_path / "ledger.jsonl")
-    return tmp_path / "ledger.jsonl"
+    path = tmp_path / "ledger.jsonl"
+    path.write_bytes(written)
+    return path
 
 
 def test_sessions_add_up_to_the_campaign_in_one_piece(path: Path) -> None:
