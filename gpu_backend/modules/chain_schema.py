@@ -13,7 +13,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpu_backend.modules.config import DrafterConfig, TargetConfig
-from gpu_backend.modules.schema import Count, DecoderFile, Place, parse, refuse_shared
+from gpu_backend.modules.packagings.keys import DECODER, require_known
+from gpu_backend.modules.schema import Count, DecoderFile, Place, parse, refuse_biases, refuse_shared
 from scenarios.errors import InputError, quote
 
 EAGLE3, MTP = "LlamaForCausalLMEagle3", "MtpDraftModel"
@@ -29,7 +30,16 @@ VARIANTS: dict[str, tuple[Any, str]] = {
     "use_input_layernorm_in_first_layer": (True, "embeddings that are not normed"),
     "use_mtp_layernorm": (False, "norms of Megatron's MTP"),
     "has_lm_head": (False, "a head of the drafter's own"),
+    "use_last_layernorm": (True, "states that reach the head as they are"),
+    "next_layer_regular": (True, "layers behind the first that see embeddings"),
+    "parallel_draft_step": (1, "parallel drafting"),
 }
+TAPS = "eagle_aux_hidden_state_layer_ids"
+OWN = {
+    EAGLE3: frozenset((*VARIANTS, TAPS, "eagle_config", "decoder_start_token_id")),
+    MTP: frozenset(("num_nextn_predict_layers",)),
+}
+SHARED = DECODER | {"draft_vocab_size", "num_speculative_tokens", "num_target_layers", "target_hidden_size"}
 
 
 class EagleConfig(BaseModel):
@@ -110,10 +120,12 @@ def refuse_chain(values: Mapping[str, Any], file: str) -> None:
             if keys.get(key, neutral) not in (None, neutral):
                 problem = f"{what}: not supported, expected {str(neutral).lower()}, found {quote(keys[key])}"
                 raise InputError(file, 0, place + key, problem)
-    for key in ("attention_bias", "mlp_bias"):
-        if values.get(key):
-            raise InputError(file, 0, key, "biases are not supported")
+    refuse_biases(values, file)
     refuse_shared(values, file)
+    architecture = values["architectures"][0]
+    name = "EAGLE3's packaging" if architecture == EAGLE3 else "the packaging of MTP"
+    require_known(values, SHARED | OWN[architecture], file, name)
+    require_known(inner, {*VARIANTS, TAPS}, file, name, "eagle_config.")
 
 
 def _taps_of(found: Eagle3File, target: TargetConfig) -> tuple[tuple[int, ...], str]:
