@@ -84,6 +84,7 @@ class DrafterConfig(DecoderConfig):
     matrix of rank ``markov_rank`` and a head of form ``markov`` (see :mod:`gpu_backend.modules.markov`); ``confidence``
     names what its confidence head reads, ``hidden`` states or those and the ``markov`` embedding, none without one.
     Such a block may draft from ``drawn`` of the target's ids only, by a head of its own; 0: from all, by the target's.
+    ``causal`` says of each layer whether a slot sees none behind it; none at all: every slot sees the whole block.
     A chain has ``depth`` modules of a layer each and drafts ``block`` tokens one by one.
     """
 
@@ -98,6 +99,11 @@ class DrafterConfig(DecoderConfig):
     markov: str = "vanilla"
     confidence: str = ""
     drawn: int = 0
+    causal: tuple[bool, ...] = ()
+
+    def is_causal(self, layer: int) -> bool:
+        """Whether slots of a block see none behind them in ``layer``."""
+        return bool(self.causal) and self.causal[layer]
 
     @property
     def chained(self) -> bool:

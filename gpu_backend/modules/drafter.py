@@ -2,8 +2,9 @@
 
 Its context rows are the target's hidden features at the tapped layers, fused and projected into every layer's K and V:
 the row of position ``p`` depends on the target's states at ``p`` and on ``p`` alone. A block is the anchor, the last
-committed token, which has no such row yet, and masks behind it; it attends the context and itself, without causality,
-each query within its window. Block K/V are scratch: they lie where the next fold writes.
+committed token, which has no such row yet, and masks behind it; it attends the context and itself, without causality
+unless its configuration says otherwise of a layer, each query within its window. Block K/V are scratch: they lie where
+the next fold writes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gpu_backend.modules.blocks import RowBlocks
 from gpu_backend.modules.config import DrafterConfig
 from gpu_backend.modules.layers import Layer, Norm, Projection, Rotary
 from gpu_backend.modules.markov import Choose, ConfidenceHead, Drafted, MarkovHead, draft_slots, greedily
-from gpu_backend.modules.stack import Runner, places, run_layers
+from gpu_backend.modules.stack import Runner, places, run_layer
 from gpu_backend.modules.step import Step
 from gpu_backend.modules.target import Target, place_for_inference
 
@@ -87,10 +88,10 @@ class Drafter(nn.Module):
         ``step.token`` is :meth:`block_tokens`, its positions go on from the anchor's. The lengths of its paging count
         the context and the block.
         """
-        x, _ = run_layers(
-            self.stack, self.config, target.embed(step.token), self.rotary.at(step.position), step, self.run,
-            causal=False,
-        )  # fmt: skip
+        x, rotation = target.embed(step.token), self.rotary.at(step.position)
+        for number, layer in enumerate(self.stack):
+            causal = self.config.is_causal(number)
+            x = run_layer(layer, number, self.config, x, rotation, step, self.run, causal=causal)
         slots = x.unflatten(0, (-1, self.config.block))[:, self.config.logits_start :].flatten(0, 1)
         anchor = step.token.unflatten(0, (-1, self.config.block))[:, 0]
 

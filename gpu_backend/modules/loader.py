@@ -15,7 +15,7 @@ import torch
 from gpu_backend.modules.chain_schema import chain_config, is_chain
 from gpu_backend.modules.config import DecoderConfig, DrafterConfig, TargetConfig
 from gpu_backend.modules.drafters import AnyDrafter, drafter_module
-from gpu_backend.modules.packagings.block import require_fit, require_ids
+from gpu_backend.modules.packagings.block import causal_layers, require_fit, require_ids
 from gpu_backend.modules.packagings.choice import read_drafter
 from gpu_backend.modules.packagings.told import Told
 from gpu_backend.modules.schema import DecoderFile, TargetFile, parse, refuse_target
@@ -96,7 +96,7 @@ def _drafter_of(folder: Path, target: TargetConfig) -> tuple[DrafterConfig, Told
         **_shape(found), dtype=target.dtype, windows=found.windows, kind=told.kind, taps=told.taps,
         target_layers=told.target_layers or target.layers, block=told.block, mask_token=told.mask_token,
         logits_start=told.logits_start, markov_rank=told.markov_rank, markov=told.markov, confidence=told.confidence,
-        drawn=told.drawn,
+        drawn=told.drawn, causal=causal_layers(told, found.windows),
     )  # fmt: skip
     _require_kernels(config, found, file, told.place)
     _require_target(config, target, file, told.place)

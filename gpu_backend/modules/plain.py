@@ -165,6 +165,8 @@ class PlainDrafter(PlainStack):
             normed = self.norm(x, f"layers.{layer}.input_layernorm.weight")
             q, k, v = (self.heads(normed, layer, kind, start) for kind in "qkv")
             seen = (key >= hidden).expand(len(position), -1)
+            if self.config.is_causal(layer):
+                seen = seen & (key[None] <= position[:, None])
             window = self.config.window(layer)
             if window is not None:
                 seen = seen & (position[:, None] - key[None] < window)

@@ -109,11 +109,21 @@ def _drafter_keys(config: DrafterConfig) -> dict[str, Any]:
         "architectures": ["DSparkDraftModel" if config.kind == "dspark" else "DFlashDraftModel"],
         **_shared_keys(config),
         "tie_word_embeddings": False,
-        "is_causal": False,
+        "is_causal": _causal(config),
         "num_target_layers": config.target_layers,
         "block_size": config.block,
         "dflash_config": nested,
     }
+
+
+def _causal(config: DrafterConfig) -> bool | None:
+    """One word on all layers; none where those that slide are causal and the others are not."""
+    causal = [config.is_causal(layer) for layer in range(config.layers)]
+    if len(set(causal)) == 1:
+        return causal[0]
+    if causal != [config.window(layer) is not None for layer in range(config.layers)]:
+        raise ValueError("a file tells causal layers apart by whether they slide, found others")
+    return None
 
 
 def _chain_keys(config: DrafterConfig) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def specforge(folder: Path, config: DrafterConfig) -> Path:
     values = {
         "architectures": [name], **decoder(config), "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
         "num_target_layers": config.target_layers, "block_size": config.block, "dtype": "float32",
-        "dflash_config": inner,
+        "is_causal": False, "dflash_config": inner,
     }  # fmt: skip
     return write(folder, values, tensors)
 

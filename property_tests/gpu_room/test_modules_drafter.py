@@ -69,6 +69,21 @@ def test_a_block_equals_plain_around_edges_of_pages_and_window(
     )
 
 
+@pytest.mark.parametrize("causal", [(True, False), (True, True)])
+def test_causal_layers_see_no_slot_behind_their_own(device: torch.device, causal: tuple[bool, ...]) -> None:
+    """With all layers causal, a wider block drafts in its first slots what a narrower one does."""
+    tokens, logits = prompt(33), []
+    for block in (4, 6):
+        pair = make_pair(device, TINY, replace(drafter_for(TINY, window=20, block=block), causal=causal))
+        pages = pair.pages()
+        pages.prefill(0, tokens)
+        logits.append(pages.draft([0], [7])[0])
+        plain = pair.plain_drafter.block(7, context_of(pair, tokens), pair.plain_target)
+        assert distance(logits[-1], plain) < NEAR[torch.float32]
+    near = distance(logits[1][:3], logits[0].double()) < NEAR[torch.float32]
+    assert near == all(causal)
+
+
 def test_the_window_is_per_query(device: torch.device) -> None:
     """A query reads keys nearer than the window: one row too many or too few would show."""
     tokens = prompt(40)

@@ -212,9 +212,6 @@ REFUSED_DRAFTERS = {
         "dflash_config: expected the packaging of z-lab's DFlash, found no such key",
     ),
     "reduced vocabulary": (setting("draft_vocab_size", 32), "draft_vocab_size: reduced draft vocabularies are not"),
-    "causal": (setting("is_causal", True), "is_causal: causal blocks are not supported, expected false"),
-    "sliding layers are causal unless told": (setting("is_causal", ...), "is_causal: causal blocks are not supported"),
-    "a null is_causal says nothing": (setting("is_causal", None), "is_causal: causal blocks are not supported"),
     "scaled embeddings": (
         setting("dflash_config.input_embedding_scale", 8.0),
         "dflash_config.input_embedding_scale: expected 1.0, found 8.0",
@@ -266,6 +263,24 @@ def test_a_drafter_is_refused_by_name(drafter: Path, change: Edit, line: str) ->
         drafter_config_of(drafter, TARGET)
     assert str(refused.value).startswith(f"{drafter / 'config.json'}: {line}")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "causal"), [(False, ()), (True, (True, True)), (None, (True, False)), (..., (True, False))]
+)
+def test_sliding_layers_are_causal_unless_told_and_others_only_if_told(
+    drafter: Path, value: Any, causal: tuple[bool, ...]
+) -> None:
+    edit(drafter, setting("layer_types", ["sliding_attention", "full_attention"]))
+    assert drafter_config_of(edit(drafter, setting("is_causal", value)), TARGET).causal == causal
+
+
+def test_a_folder_says_of_causal_layers_what_its_layout_can(tmp_path: Path) -> None:
+    for name, windows, causal in (("all", (None, 20), (True, True)), ("sliding", (None, 20), (False, True))):
+        config = replace(DRAFTER, windows=windows, causal=causal)
+        assert drafter_config_of(put(tmp_path / name, config), TARGET) == config
+    with pytest.raises(ValueError, match="tells causal layers apart by whether they slide"):
+        put(tmp_path / "others", replace(DRAFTER, windows=(None, 20), causal=(True, False)))
 
 
 def test_the_block_size_may_stand_at_the_top_and_must_stand_somewhere(drafter: Path) -> None:

@@ -41,17 +41,21 @@ SHAPES = {
     "qwen": (FEW, (20, 20)),
     "sliding layers, tied": (replace(FEW, windows=(None, 24) * 3, tied=True), (None, 9)),
     "llama": (replace(FEW, qk_norm=False), (20, 20)),
+    "causal where it slides": (FEW, (None, 9)),
     "many words": (replace(TINY, layers=6), (8, 8)),
 }
 
 
+CAUSAL = {"causal where it slides": (False, True)}
 PAIR = os.environ.get("KVTWIN_PAIR")
 LENGTH, MORE, PROMPTS = 300, 64, 4  # of a given pair: tokens of a prompt and of its output, and prompts
 
 
-def random(folder: Path, config: TargetConfig, windows: tuple[int | None, ...]) -> tuple[Path, list[list[int]], int]:
+def random(
+    folder: Path, config: TargetConfig, windows: tuple[int | None, ...], causal: tuple[bool, ...]
+) -> tuple[Path, list[list[int]], int]:
     """A random pair in ``folder``, one prompt, and how many tokens to write."""
-    drafter_config = replace(drafter_for(config), windows=windows)
+    drafter_config = replace(drafter_for(config), windows=windows, causal=causal)
     save(folder / "target", random_target(config, 3, drafter_config.taps), config)
     save(folder / "drafter", random_drafter(drafter_config, 3), drafter_config)
     return folder, [prompt(50, 1, config.vocabulary)], 60
@@ -67,7 +71,8 @@ def given(folder: Path) -> tuple[Path, list[list[int]], int]:
 
 
 CASES: dict[str, Callable[[Path], tuple[Path, list[list[int]], int]]] = {
-    name: partial(random, config=config, windows=windows) for name, (config, windows) in SHAPES.items()
+    name: partial(random, config=config, windows=windows, causal=CAUSAL.get(name, ()))
+    for name, (config, windows) in SHAPES.items()
 }
 if PAIR:
     CASES[PAIR] = lambda _, folder=Path(PAIR): given(folder)

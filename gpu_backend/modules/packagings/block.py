@@ -5,8 +5,14 @@ from __future__ import annotations
 import torch
 
 from gpu_backend.modules.config import DrafterConfig, TargetConfig
-from gpu_backend.modules.packagings.told import Told
+from gpu_backend.modules.packagings.told import ALL, SLIDING, Told
 from scenarios.errors import InputError
+
+
+def causal_layers(told: Told, windows: tuple[int | None, ...]) -> tuple[bool, ...]:
+    """Which layers are causal, by their windows; nothing if none is."""
+    causal = tuple(told.causal == ALL or (told.causal == SLIDING and window is not None) for window in windows)
+    return causal if any(causal) else ()
 
 
 def require_fit(config: DrafterConfig, told: Told, target: TargetConfig, file: str) -> None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpu_backend.modules.packagings.heads import HEADS, heads_of
 from gpu_backend.modules.packagings.keys import DECODER, TRAINING, require_known, slides
-from gpu_backend.modules.packagings.told import OWN, Told
+from gpu_backend.modules.packagings.told import NONE, OWN, SLIDING, Told
 from gpu_backend.modules.schema import Count, Place, parse
 from scenarios.errors import InputError, quote
 
@@ -88,6 +88,7 @@ def read(values: Mapping[str, Any], file: str) -> Told:
         body, top.speculators_model_type, tuple(tap - 1 for tap in top.aux_hidden_state_layer_ids), top.mask_token_id,
         top.block_size, _logits_start(top, file), place=f"{BODY}.", taps_at=TAPS, shift=1, copies=OWN,
         ignored=UNREAD if drawn else (*UNREAD, "d2t"), drawn=drawn,
+        causal=NONE if top.sliding_window_non_causal else SLIDING,
         **(heads_of(values, file) if dspark else {}),
     )  # fmt: skip
 
@@ -106,12 +107,8 @@ def _drawn(top: Top, body: Mapping[str, Any], file: str) -> int:
 
 
 def _require_window(top: Top, body: Mapping[str, Any], file: str) -> None:
-    """Sliding layers must not be causal; they were trained by another rule of the window's edge."""
-    if not slides(body):
-        return
-    if not top.sliding_window_non_causal:
-        raise InputError(file, 0, "sliding_window_non_causal", "causal blocks are not supported, expected true")
-    if top.window_rule is None:
+    """Sliding layers were trained by another rule of the window's edge."""
+    if slides(body) and top.window_rule is None:
         problem = (
             "expected 'query', found none: all slots of a block were trained to read from anchor - window on, here each"
             " reads its own window (z-lab's rule); add the key to have that"

@@ -8,6 +8,8 @@ from typing import Any
 
 from scenarios.errors import InputError, quote
 
+NONE, SLIDING, ALL = "none", "sliding", "all"  # layers whose slots see none behind them
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -35,6 +37,7 @@ class Told:
     markov: str = "vanilla"
     confidence: str = ""
     drawn: int = 0
+    causal: str = NONE
     copies: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpu_backend.modules.packagings.heads import HEADS, heads_of
-from gpu_backend.modules.packagings.keys import DECODER, TRAINING, require_known, slides
-from gpu_backend.modules.packagings.told import Told, agreed
+from gpu_backend.modules.packagings.keys import DECODER, TRAINING, require_known
+from gpu_backend.modules.packagings.told import ALL, NONE, SLIDING, Told, agreed
 from gpu_backend.modules.schema import Count, Place, parse
 from scenarios.errors import InputError, quote
 
@@ -76,7 +76,6 @@ def read(values: Mapping[str, Any], file: str) -> Told:
         raise InputError(file, 0, INNER + stray, problem)
     require_known(keys, INNER_KEYS | (TRAINING | heads if dspark else frozenset()), file, name, INNER)
     inner: Inner = parse(Inner, keys, file, INNER)
-    _require_open(values, top, inner, file)
     if values.get("draft_vocab_size") not in (None, values.get("vocab_size")):
         raise InputError(file, 0, "draft_vocab_size", "reduced draft vocabularies are not supported")
     block = agreed({f"{INNER}block_size": inner.block_size, "block_size": top.block_size}, file)
@@ -86,7 +85,8 @@ def read(values: Mapping[str, Any], file: str) -> Told:
     return Told(
         values, "dspark" if dspark else "dflash", tuple(taps), inner.mask_token_id, block,
         _logits_start(inner, file, dspark), top.num_target_layers, taps_at=f"{INNER}target_layer_ids",
-        mask_at=f"{INNER}mask_token_id", renamed={"logit_head.": ""}, **(_heads(values, keys, file) if dspark else {}),
+        mask_at=f"{INNER}mask_token_id", causal=_causal(top, inner, file), renamed={"logit_head.": ""},
+        **(_heads(values, keys, file) if dspark else {}),
     )  # fmt: skip
 
 
@@ -106,13 +106,10 @@ def _logits_start(inner: Inner, file: str, dspark: bool) -> int:
     return 0 if (dspark if said is None else said) else 1
 
 
-def _require_open(values: Mapping[str, Any], top: Top, inner: Inner, file: str) -> None:
-    """A sliding layer of this packaging is causal unless the file says otherwise, one with full attention is not."""
-    causal = agreed({"is_causal": top.is_causal, f"{INNER}causal": inner.causal}, file)
-    if causal is None:
-        causal = slides(values)
-    if causal:
-        raise InputError(file, 0, "is_causal", "causal blocks are not supported, expected false")
+def _causal(top: Top, inner: Inner, file: str) -> str:
+    """Sliding layers of this packaging are causal unless the file says otherwise, those with full attention are not."""
+    said = agreed({"is_causal": top.is_causal, f"{INNER}causal": inner.causal}, file)
+    return SLIDING if said is None else ALL if said else NONE
 
 
 def _heads(values: Mapping[str, Any], keys: Mapping[str, Any], file: str) -> dict[str, Any]:
