@@ -30,6 +30,7 @@ from scenarios.errors import InputError
 from scenarios.schema import Scenario
 from sim.rulespec import find
 
+CPU = torch.device("cpu")  # in float32, for what is compared with plain speculation: bfloat16 has ties
 EAGLE3, MTP, EAGLE = "tiny-eagle3, vocabulary: 3", "tiny-mtp, vocabulary: 8", "tiny-mtp-eagle, vocabulary: 8"
 DEEP = "tiny-mtp, vocabulary: 2"  # with three modules
 PREFIXED = """
@@ -64,11 +65,11 @@ def prefixed(geometry: str, budget: int) -> Scenario:
     return scenario_of(PREFIXED.format(geometry=geometry, budget=budget) + deep)
 
 
-def assert_plain(scenario: Scenario, replayed: Replayed, device: torch.device) -> None:
+def assert_plain(scenario: Scenario, replayed: Replayed) -> None:
     """Tokens and accept traces of all requests are those of plain speculation behind one step of placeholders."""
     assert replayed.trace is not None and replayed.measured is not None
     config = scenario.engine_config(find(scenario.build))
-    models = models_for(config, WEIGHTS, device, exact=False)
+    models = models_for(config, WEIGHTS, CPU, exact=False)
     assert isinstance(models.drafter, Chain)
     target = PlainTarget(models.target.config, models.target.state_dict(), torch.float64)
     drafter = PlainChain(models.drafter.config, models.drafter.state_dict(), torch.float64)
@@ -85,23 +86,21 @@ def assert_plain(scenario: Scenario, replayed: Replayed, device: torch.device) -
 @pytest.mark.parametrize(("geometry", "budget"), [
     (EAGLE3, 11), (EAGLE3, 5), (EAGLE, 32), (MTP, 11), (MTP, 7), (DEEP, 11),
 ])  # fmt: skip
-def test_tokens_and_accept_traces_are_plain_whatever_the_chunks(
-    device: torch.device, geometry: str, budget: int
-) -> None:
+def test_tokens_and_accept_traces_are_plain_whatever_the_chunks(geometry: str, budget: int) -> None:
     scenario = prefixed(geometry, budget)
-    replayed = natural(scenario, device)
+    replayed = natural(scenario, CPU)
     assert replayed.findings == () and replayed.exit_code == 0
     assert replayed.result.totals.cached_tokens >= 14
-    assert_plain(scenario, replayed, device)
+    assert_plain(scenario, replayed)
 
 
 @pytest.mark.parametrize("geometry", [EAGLE3, MTP])
-def test_a_chain_goes_on_where_it_was_suspended_in_graphs_as_eagerly(device: torch.device, geometry: str) -> None:
+def test_a_chain_goes_on_where_it_was_suspended_in_graphs_as_eagerly(geometry: str) -> None:
     scenario = scenario_of(DISTURBED.format(geometry=geometry))
-    eager, graphs = (natural(scenario, device, exact=True, graphs=wanted) for wanted in (False, True))
+    eager, graphs = (natural(scenario, CPU, exact=True, graphs=wanted) for wanted in (False, True))
     assert graphs.findings == () and graphs.exit_code == 0
     assert eager.result.totals.suspensions > 0
-    assert_plain(scenario, eager, device)
+    assert_plain(scenario, eager)
     assert eager.trace is not None and graphs.trace is not None
     assert graphs.trace.ops == eager.trace.ops and graphs.trace.memory_digest == eager.trace.memory_digest
     assert eager.acceptance_length is not None and eager.acceptance_length > 1
@@ -109,19 +108,17 @@ def test_a_chain_goes_on_where_it_was_suspended_in_graphs_as_eagerly(device: tor
 
 
 @pytest.mark.parametrize(("geometry", "rule"), [(EAGLE3, Rule.TOKEN), (MTP, Rule.BLOCK)])
-def test_sampled_drafts_are_judged_by_what_they_were_drawn_from(
-    device: torch.device, geometry: str, rule: Rule
-) -> None:
+def test_sampled_drafts_are_judged_by_what_they_were_drawn_from(geometry: str, rule: Rule) -> None:
     """LOSSLESS holds them to the rule; dense speculation, with the same draws, commits the same step by step."""
     scenario = prefixed(geometry, 11)
-    replayed = natural(scenario, device, exact=True, sampling=rule.value, temperature=1.5)
+    replayed = natural(scenario, CPU, exact=True, sampling=rule.value, temperature=1.5)
     assert replayed.findings == () and replayed.exit_code == 0
     assert replayed.trace is not None and replayed.measured is not None
     config = scenario.engine_config(find(scenario.build))
-    models = models_for(config, WEIGHTS, device, exact=True)
+    models = models_for(config, WEIGHTS, CPU, exact=True)
     specs = [op.spec for op in replayed.trace.ops if isinstance(op, Submit)]
-    prompts = torch.tensor([prompt_tokens(spec.prompt, config.vocabulary).tolist() for spec in specs], device=device)
-    keys = torch.tensor([signed(spec.output_seed) for spec in specs], device=device)
+    prompts = torch.tensor([prompt_tokens(spec.prompt, config.vocabulary).tolist() for spec in specs])
+    keys = torch.tensor([signed(spec.output_seed) for spec in specs])
     dense = measure(
         models.target, models.drafter, prompts, 8, placeholders=1, sampling=Sampling(rule, 1.5, 0), requests=keys
     )
@@ -197,8 +194,8 @@ def test_a_chain_of_several_modules_needs_a_draft_each(device: torch.device) -> 
         natural(scenario, device)
 
 
-def test_what_later_modules_start_from_goes_with_the_pages_to_another_worker(device: torch.device) -> None:
+def test_what_later_modules_start_from_goes_with_the_pages_to_another_worker() -> None:
     scenario = scenario_of(PREFIXED.format(geometry=MTP, budget=32) + "workers: {kind: disaggregated}\n")
-    replayed = natural(scenario, device)
+    replayed = natural(scenario, CPU)
     assert replayed.findings == () and replayed.exit_code == 0 and len(replayed.workers) == 2
-    assert_plain(scenario, replayed, device)
+    assert_plain(scenario, replayed)
