@@ -17,6 +17,13 @@ import torch
 from model.rules.device import Extent, Unbacked
 
 
+def require_dense(**lists: torch.Tensor | None) -> None:
+    """ValueError for a list whose entries do not lie side by side: kernels read them from the first one on."""
+    for name, tensor in lists.items():
+        if tensor is not None and not tensor.is_contiguous():
+            raise ValueError(f"expected {name} to lie dense in memory, found strides of {tensor.stride()} entries")
+
+
 class OwnershipError(AssertionError):
     """A reference met a table entry that its actor must not touch."""
 
@@ -50,6 +57,9 @@ class StoreCall:
     tag: torch.Tensor | None = None
     state: torch.Tensor | None = None
 
+    def __post_init__(self) -> None:
+        require_dense(row=self.row, position=self.position, base=self.base, tag=self.tag, state=self.state)
+
 
 @dataclass(slots=True)
 class AttentionCall:
@@ -75,13 +85,16 @@ class AttentionCall:
     window_left: int = -1
     from_origin: bool = False
 
+    def __post_init__(self) -> None:
+        require_dense(cu_query=self.cu_query, length=self.length, base=self.base, start=self.start)
+
 
 @dataclass(slots=True)
 class CopyCall:
     """Copy the first ``tokens[i]`` slots of page ``source[i]`` to page ``target[i]`` in every layer, tags included.
 
     ``kv`` is ``[layers, 2, pages, page_size, kv_heads, head_dim]``; the others are int32 ``[copies]``. No target is a
-    source of the same call. ``tokens`` 0 makes an entry idle.
+    source of the same call. ``tokens`` 0 makes an entry idle; a page's size is the most.
     """
 
     kv: torch.Tensor
@@ -89,6 +102,9 @@ class CopyCall:
     source: torch.Tensor
     target: torch.Tensor
     tokens: torch.Tensor
+
+    def __post_init__(self) -> None:
+        require_dense(source=self.source, target=self.target, tokens=self.tokens)
 
 
 @dataclass(slots=True)
@@ -170,6 +186,9 @@ class CheckCall:
     from_origin: bool = False
     lag: torch.Tensor | None = None
 
+    def __post_init__(self) -> None:
+        require_dense(base=self.base, start=self.start, end=self.end, lag=self.lag)
+
 
 @dataclass(slots=True)
 class WriteCall:
@@ -191,6 +210,9 @@ class WriteCall:
     first: torch.Tensor
     page_size: int
 
+    def __post_init__(self) -> None:
+        require_dense(slot=self.slot, position=self.position, given=self.given)
+
 
 @dataclass(slots=True)
 class ClaimCall:
@@ -208,6 +230,9 @@ class ClaimCall:
     generation: torch.Tensor
     seen_page: torch.Tensor
     seen_generation: torch.Tensor
+
+    def __post_init__(self) -> None:
+        require_dense(slot=self.slot)
 
 
 class SlotOp(enum.IntEnum):

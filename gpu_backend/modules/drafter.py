@@ -77,12 +77,8 @@ class Drafter(nn.Module):
             paging = step.paging[group]
             self.run.kernels.store(paging.store(place, k, v), paging.writable)
 
-    def forward(self, step: Step, target: Target) -> torch.Tensor:
-        """Logits of greedy drafts of each block, ``[rows, K, vocabulary]``; see :meth:`draft`."""
-        return self.draft(step, target).logits
-
     @torch.no_grad()
-    def draft(self, step: Step, target: Target, choose: Choose = greedily) -> Drafted:
+    def forward(self, step: Step, target: Target, choose: Choose = greedily) -> Drafted:
         """The drafts of each block; every row of ``step`` is one block.
 
         ``step.token`` is :meth:`block_tokens`, its positions go on from the anchor's. The lengths of its paging count

@@ -112,7 +112,7 @@ class OwnPages:
         shape = StepShape([self.drafter.config.block] * len(rows), self.device)
         tokens = self.drafter.block_tokens(self._tensor(anchors))
         lanes = self.of_drafter.lanes(rows, [self.base[row] for row in rows])
-        return self.drafter(shape.step(tokens, self._starts(rows), lanes), self.target)
+        return self.drafter(shape.step(tokens, self._starts(rows), lanes), self.target).logits
 
     def speculate(self, rows: Sequence[int], anchors: Sequence[int]) -> tuple[Verified, TargetOutput]:
         """Draft, verify and settle one step of every row."""

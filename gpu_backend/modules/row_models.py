@@ -146,7 +146,7 @@ class RowModels:
         step = shape.step(self.drafter.block_tokens(anchor), start if draft_start is None else draft_start, lanes)
         step.position = shape.positions(start)
         key, place = self.key[slot], start.long()
-        drafted = self.drafter.draft(
+        drafted = self.drafter(
             step, self.target, lambda logits, first: self.sampling.draft(logits, key, place, first)
         )  # fmt: skip
         self.drafts[slot] = drafted.token

@@ -132,7 +132,7 @@ class Planes:
 
     def copy_all(self, kernels: Kernels, pages: Sequence[tuple[int, int, int]]) -> None:
         """Several copies at once (source, target, tokens), none of which reads what another one writes."""
-        source, target, tokens = upload([one for page in pages for one in page], self.device).view(-1, 3).int().T
+        source, target, tokens = (upload(list(part), self.device).int() for part in zip(*pages, strict=True))
         kernels.copy(CopyCall(self.pool.kv, self.pool.cells, source + FIRST_PAGE, target + FIRST_PAGE, tokens))
 
     def move(self, source: int, target: int) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from gpu_backend.calls import CopyCall
 from gpu_backend.cells import SENTINEL, CellState, device_tags, signed
 from gpu_backend.device import DeviceMemoryError, require_memory
 from gpu_backend.host_tier import HostTier
@@ -134,3 +135,12 @@ def test_too_little_memory_is_one_honest_sentence(device: torch.device) -> None:
         DevicePool("target", LAYOUT, 1 << 44, device)
     with pytest.raises(DeviceMemoryError, match="gets 0 pages"):
         DevicePool("target", LAYOUT, 0, device)
+
+
+def test_a_kernel_is_never_told_a_list_whose_entries_lie_apart(device: torch.device) -> None:
+    one = pool(device)
+    source, target, tokens = torch.tensor([[1, 2, 3], [3, 4, 2]], dtype=torch.int32, device=device).T
+    with pytest.raises(ValueError, match=r"expected source to lie dense in memory, found strides of \(3,\) entries"):
+        CopyCall(one.kv, one.cells, source, target, tokens)
+    dense = [part.contiguous() for part in (source, target, tokens)]
+    assert CopyCall(one.kv, one.cells, *dense).tokens.tolist() == [3, 2]

@@ -44,7 +44,7 @@ class Generation:
         """Draft, verify, fold; every row of the verify pass is folded, rejected ones are written over."""
         pair = self.pair
         drafting = self.block.step(pair.drafter.block_tokens(self.anchor), self.start, self.draft_lanes)
-        drafts = pair.drafter(drafting, pair.target).argmax(-1)
+        drafts = pair.drafter(drafting, pair.target).logits.argmax(-1)
         rows = torch.cat([self.anchor[:, None], drafts], 1).flatten()
         output = pair.target(self.row.step(rows, self.start, self.target_lanes))
         pair.drafter.fold(output.features, self.row.step(rows, self.start, self.draft_lanes))
