@@ -4,6 +4,9 @@ A pass behind a verify row runs every module over the positions that were just v
 committed and the states that the target had there, whatever drafts had stood for them; then it goes on by itself. Of a
 chain of D modules the cells of the last D - 1 positions before them are run once more, as only now their tokens are
 there: so the target's states of that many positions are kept for each slot.
+
+Cells of rejected drafts are stored along with the others, since what nobody wrote is poison to a whole tile of the
+attention, whoever may see it: they are scratch, which the drafter's own steps and the next pass write over.
 """
 
 from __future__ import annotations
