@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 
 from reports.arms import CONVERSATION
+from reports.cells import NONE, shown
 from reports.compared import MODES, Comparison
 from reports.document import plural
 from reports.metrics import CAPACITY, PEAK
 
-NONE = "–"
 LAWS = "laws broken"
 BETTER, WORSE, EQUAL, UNCLEAR, OTHER = "better", "worse", "equal", "unclear", "different"
 _TOLD = {  # figures of the summary sentence, and what it calls them
@@ -23,11 +23,6 @@ _TOLD = {  # figures of the summary sentence, and what it calls them
     "tpot_p50_ms": "TPOT p50",
     "output_tokens_per_s": "output tok/s",
 }
-
-
-def shown(value: Any, pattern: str) -> str:
-    """A cell: a figure that a run does not have is a dash, never a zero."""
-    return NONE if value is None or pd.isna(value) else pattern.format(value)
 
 
 def ratio_text(row: Mapping[Any, Any]) -> str:

@@ -14,7 +14,6 @@ from reports import terminal
 from reports.catalogue import find_build
 from reports.document import INTERRUPTED, dump, exit_code, run_document
 from reports.folder import Output
-from reports.run_folder import write_run
 from reports.sources import TraceFile, files_read, folders_below, load_sources, scenario_of_fault, usage
 from scenarios.schema import Scenario
 from sim.cacheops import CacheProgram, is_program, load_program
@@ -140,6 +139,8 @@ def _do(job: Job, what: Scenario | Trace, request: RunRequest, output: Output) -
             result = run_scenario(what, job.build, check=check, keep_events=events, record_ops=ops, progress=tick)
             config, workers = what.engine_config(job.build), what.topology(job.build)
     if job.folder is not None:
+        from reports.run_folder import write_run  # pandas takes longer than a short run
+
         write_run(output.folder(job.name), result, config, workers, request.perfetto)
     return Done(replace(result, logs=[], ops=[]), job.folder, _explain(job))
 

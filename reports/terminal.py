@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console, RenderableType
 from rich.measure import Measurement
@@ -26,10 +26,12 @@ from rich.table import Table
 from rich.text import Text
 
 from model.invariants import INVARIANTS
-from reports.comparison import NONE, Comparison, readable, sentence, shown
-from reports.comparison_words import footnotes
+from reports.cells import NONE, shown
 from reports.document import plural, summary_of, verdict, violation_document
 from sim.result import RunResult
+
+if TYPE_CHECKING:
+    from reports.comparison import Comparison
 
 INDENT = 4
 WIDEST = 10_000  # columns, in which every table has room
@@ -240,6 +242,8 @@ def show_runs(out: Console, results: list[RunResult]) -> None:
 
 def show_comparison(out: Console, comparison: Comparison) -> None:
     """Arms side by side: what was found in a sentence, then metrics down, arms across, each with its ratio."""
+    from reports.comparison_words import footnotes, readable, sentence  # pandas takes longer than a short run
+
     table = Table(
         title=f"{comparison.scenario}: {plural(comparison.requests, 'request')}, K = {comparison.drafts}",
         title_justify="left",
