@@ -25,6 +25,7 @@ from gpu_backend.al.order import (
     WHOLE,
 )
 from gpu_backend.al.pair import LoadedPair
+from gpu_backend.al.predicted import HIT
 from gpu_backend.al.prompts import Text
 from model.geometry import cdiv
 from model.tokens import Segment
@@ -34,7 +35,7 @@ from scenarios.workload import Session, Turn, Workload
 
 LATER_S, SHRINK_S = 2e6, 1e6  # simulated seconds after which nothing of what came before is left running
 ALONE_S = 1e3
-PUBLISH, HIT = "publish", "hit"
+PUBLISH = "publish"
 EVERY_S, TURNS = 0.1, 6  # simulated seconds between two suspensions of a third of the requests, and how many there are
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from gpu_backend.acceptance.metrics import Measured, Steps
 from gpu_backend.acceptance.rules import Sampling
-from gpu_backend.al.conditions import HIT
 from gpu_backend.al.pair import LoadedPair
+from gpu_backend.al.predicted import HIT
 from gpu_backend.backend import kernels_for
 from gpu_backend.replay.modelled_world import RecordingWorld
 from gpu_backend.replay.natural import Recorder
@@ -33,12 +34,15 @@ TARGET, DRAFTER = "target", "draft"
 class Seen:
     """What the steps of one request did: ``rows`` are anchor, committed tokens and whether drafts were real.
 
-    ``hidden``: tokens of the drafter's window that its slot hid by its base at the first step of real drafts.
+    ``hidden``: tokens of the drafter's window that its slot hid by its base at the first step of real drafts;
+    ``shares``: of each such step, what its drafter had of its window, or of all context, that is neither hidden nor
+    without a page.
     """
 
     rows: list[tuple[int, int, bool]] = field(default_factory=list)
     generated: int = 0
     hidden: int = 0
+    shares: list[float] = field(default_factory=list)
     drafted: int = 0  # prompt tokens whose chunks the drafter folded
 
 
@@ -47,6 +51,10 @@ class Watching(RecordingWorld):
 
     seen: dict[int, Seen]
 
+    def __init__(self, *told: Any, **more: Any) -> None:
+        super().__init__(*told, **more)
+        self._share: dict[int, float] = {}  # of the step that runs, by request
+
     def counts_of(self, plan: StepPlan) -> tuple[int, ...]:
         records = self.engine.records
         self._before = {
@@ -54,8 +62,11 @@ class Watching(RecordingWorld):
         }
         for row in plan.generation:
             seen = self.seen.setdefault(row.request_id, Seen())
-            if row.real_drafts and not any(real for *_, real in seen.rows) and self.memory.draft_columns:
-                seen.hidden = self._hidden(row)
+            self._share.pop(row.request_id, None)
+            if row.real_drafts and self.memory.draft_columns:
+                if not seen.shares:
+                    seen.hidden = self._hidden(row)
+                self._share[row.request_id] = self._seen(row)
         return super().counts_of(plan)
 
     def settled(self, plan: StepPlan, accepted: tuple[int, ...]) -> None:
@@ -70,7 +81,19 @@ class Watching(RecordingWorld):
             seen = self.seen.setdefault(row.request_id, Seen())
             if isinstance(row, GenerationRow):
                 seen.rows.append((seen.generated - 1, count, row.real_drafts))
+                if row.request_id in self._share:
+                    seen.shares.append(self._share.pop(row.request_id))
             seen.generated += came
+
+    def _seen(self, row: GenerationRow) -> float:
+        """Share of what the drafter's last pass reads that its slot does not hide and its table backs."""
+        request, column = self.engine.owners.get(row.owner), self.memory.draft_columns[0]
+        if request is None:
+            return 1.0
+        after = request.prompt_length + request.generated - 1
+        begin, page = column.life.read_from(after), self.memory.page_size
+        first = max(begin, page * max(self.engine.binder.base_of(row.owner), row.tables[column.index].base))
+        return max(0, after - first) / (after - begin) if after > begin else 1.0
 
     def _hidden(self, row: GenerationRow) -> int:
         """Tokens of the window of the next pass that lie below the slot's base."""
@@ -98,6 +121,7 @@ class Run:
     violations: tuple[Violation, ...]
     notes: tuple[str, ...]
     ops: tuple[At | Op, ...] = ()
+    shares: tuple[tuple[float, ...], ...] = ()  # of each hit: see :class:`Seen`
     steps: int = 0
     device_seconds: float = 0.0  # of ``seconds``, those of the steps: what the host does for each of them is in it
 
@@ -171,6 +195,7 @@ def _run_of(result: RunResult, seen: dict[int, Seen], recorder: Recorder, second
     return Run(
         result.scenario, result.build, measured, tuple(records[number] for number in hits),
         np.array([one.hidden for one in known], dtype=np.int64), seconds, tuple(result.violations),
-        tuple(result.notes), tuple(result.ops), sum(len(device.took) for device in recorder.devices),
+        tuple(result.notes), tuple(result.ops), tuple(tuple(one.shares) for one in known),
+        sum(len(device.took) for device in recorder.devices),
         sum(sum(device.took.values()) for device in recorder.devices) / 1e9,
     )  # fmt: skip

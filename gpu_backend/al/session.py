@@ -18,7 +18,7 @@ from gpu_backend.al.calibrate import calibrate, error_of
 from gpu_backend.al.experiment import Ask, Progress, Results
 from gpu_backend.al.laws import caught_by
 from gpu_backend.al.measure import DRAFTER, TARGET, Run
-from gpu_backend.al.order import FAULT, LENGTHS, Order, Told, faults_for
+from gpu_backend.al.order import AGENTIC, FAULT, LENGTHS, Order, Told, faults_for
 from gpu_backend.al.prompts import digest, has_requests, sizes
 from gpu_backend.replay.result import ReplayOrder
 from gpu_backend.replay.session import require_order
@@ -28,6 +28,7 @@ from scenarios.errors import InputError
 from sim.rulespec import find
 
 ENDS = ("low", "change", "high")
+MOST_PREDICTED = 48  # hits of a scenario that the sim serves: each is drawn several times
 ON_CUDA, ON_CPU = (256, 128), (8, 32)  # requests of a condition and tokens of each, where the order does not say
 
 
@@ -71,10 +72,10 @@ def caught(ask: Ask, results: Results, arm: Arm) -> dict[str, Any]:
 def calibration(ask: Ask, results: Results) -> dict[str, Any]:
     """The sim's acceptance model from what was measured: the text of its file, predictions, their error."""
     pair = ask.pair
-    scenarios = {
-        name: (conditions.warm(pair, condition), conditions.cold(pair, condition))
-        for name, condition in results.conditions.items()
-    }
+    scenarios = {}
+    for name, condition in results.conditions.items():
+        few = condition if name == AGENTIC else replace(condition, hits=condition.hits[:MOST_PREDICTED])
+        scenarios[name] = conditions.warm(pair, few), conditions.cold(pair, few)
     about = provenance(ask) | own(ask) | {"rule": str(ask.sampling.rule), "conditions": list(results.conditions)}
     about |= {"weights": about.pop("name"), "builds": list(dict.fromkeys(arm.build for arm in results.arms))}
     try:

@@ -12,12 +12,16 @@ import torch
 from gpu_backend.acceptance.metrics import Measured, Steps
 from gpu_backend.al import conditions
 from gpu_backend.al.arms import arm
-from gpu_backend.al.calibrate import FILE, REPEATS, calibrate, error_of, predict, shares_of
+from gpu_backend.al.calibrate import calibrate, error_of
 from gpu_backend.al.experiment import subject
 from gpu_backend.al.measure import Run, run
-from gpu_backend.al.order import BRANCH, REPEAT, Order
+from gpu_backend.al.order import BRANCH, REPEAT, SUSPEND, TRANSFER, Order
+from gpu_backend.al.predicted import FILE, REPEATS, Asked, predict, predict_all
 from gpu_backend.al.session import measure
 from model.builds import BUILDS, Build
+from model.cluster import Cluster
+from model.ops import At, Op, Settle, World
+from model.topology import Topology
 from scenarios.behaviour_schema import Acceptance
 from scenarios.schema import Scenario
 from sim.fitted import Fitted, load_fitted
@@ -25,6 +29,37 @@ from sim.run import run_scenario
 
 TRUTH = Fitted(3, 16, (0,), ((0.8, 0.7, 0.6),), (0.0, 0.5, 1.0), (0.2, 0.6, 1.0))
 HITS, TOKENS = 40, 20
+
+
+def shares_of(run: Run, scenario: Scenario, build: Build) -> dict[int, list[float]]:
+    """What the drafter saw of its window at each verify step of a measured ``run``, as the tagged memory says that goes
+    through its ops once more."""
+    config, topology = scenario.engine_config(build), scenario.topology(build)
+    world = _opened(topology, World(config, build) if topology is None else None, build)
+    found: dict[int, list[float]] = {}
+    for op in run.ops:
+        _apply(world, op, found)
+    return found
+
+
+def _opened(topology: Topology | None, world: World | None, build: Build) -> World | Cluster:
+    if world is not None:
+        return world
+    assert topology is not None
+    return topology.open(build, check="incremental", keep_events=False, record_ops=False)
+
+
+def _apply(world: World | Cluster, op: At | Op, found: dict[int, list[float]]) -> None:
+    place, inner = (op.worker, op.op) if isinstance(op, At) else (0, op)
+    seen: dict[int, float] = {}
+    worker = world.workers[place]
+    if isinstance(inner, Settle) and worker.engine.plans:
+        rows = worker.engine.plans[0].generation
+        seen = {row.request_id: worker.coverage(row.request_id) for row in rows if row.real_drafts}
+    outcome = world.apply(op)
+    for settled in outcome.settled:
+        if settled.drafted and settled.tokens and settled.request_id in seen:
+            found.setdefault(settled.request_id, []).append(seen[settled.request_id])
 
 
 def as_measured(scenario: Scenario, build: Build, folder: Path, seed: int) -> Run:
@@ -41,7 +76,9 @@ def as_measured(scenario: Scenario, build: Build, folder: Path, seed: int) -> Ru
     measured = Measured(Steps.of(rows), ((),) * len(hits), {}, tuple(timing.request_id for timing in hits), 3)
     own = tuple(records[timing.request_id] for timing in hits)
     hidden = np.zeros(len(hits), dtype=np.int64)
-    return Run(scenario.name, build.name, measured, own, hidden, 0.0, (), (), tuple(result.ops))
+    found = Run(scenario.name, build.name, measured, own, hidden, 0.0, (), (), tuple(result.ops))
+    shares = shares_of(found, scenario, build)
+    return replace(found, shares=tuple(tuple(shares[number]) for number in measured.ids))
 
 
 def test_the_truth_behind_measured_counts_is_found_and_predicts_every_build(tmp_path: Path) -> None:
@@ -71,7 +108,9 @@ def test_the_truth_behind_measured_counts_is_found_and_predicts_every_build(tmp_
         assert one.measured == pytest.approx(np.mean(odd_counts(judged.run)))
     drawn = [as_measured(scenarios[REPEAT][0], BUILDS["unified"], tmp_path, repeat) for repeat in range(REPEATS)]
     wanted = np.mean([np.mean(odd_counts(found)) for found in drawn])
-    assert predict(scenarios[REPEAT][0], BUILDS["unified"], tmp_path) == pytest.approx(wanted)
+    asked = Asked(scenarios[REPEAT][0], "unified", tmp_path)
+    told = predict(asked)
+    assert told is not None and told.length == pytest.approx(wanted) and told.share == 1
 
 
 def odd_counts(found: Run | None) -> list[int]:
@@ -80,16 +119,35 @@ def odd_counts(found: Run | None) -> list[int]:
     return [count for place in range(1, HITS, 2) for _, count in found.trace(place)]
 
 
-def test_what_a_measured_step_saw_is_known_for_every_one_of_them() -> None:
+def test_predictions_are_the_same_on_all_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / FILE).write_text(TRUTH.to_json())
+    pair, texts = subject(None, torch.device("cpu"), 2, exact=True, seed=0)
+    scenario = conditions.warm(pair, conditions.whole_prompts(pair, texts, 4))
+    asked = [Asked(scenario, name, tmp_path) for name in ("unified", "mirror-21281")]
+    alone = predict_all(asked)
+    monkeypatch.setattr("gpu_backend.al.predicted.WORTH_WORKERS", 0)
+    assert predict_all(asked) == alone and None not in alone and alone[0] != alone[1]
+
+
+@pytest.mark.parametrize(
+    ("condition", "build", "least", "most"),
+    [
+        (REPEAT, "unified", 1.0, 1.0), (REPEAT, "mirror-21281", 0.0, 0.25), (SUSPEND, "target-21", 0.1, 0.5),
+        (BRANCH, "unified-nowindow", 0.0, 0.5), (TRANSFER, "unified-target-sent", 0.0, 0.25),
+    ],
+)  # fmt: skip
+def test_what_a_measured_step_saw_is_what_the_tagged_memory_says(
+    condition: str, build: str, least: float, most: float
+) -> None:
     pair, texts = subject(None, torch.device("cpu"), 4, exact=True, seed=0)
-    scenario = conditions.warm(pair, conditions.whole_prompts(pair, texts, 8))
-    for name, least, most in (("unified", 1.0, 1.0), ("mirror-21281", 0.0, 0.25)):
-        found = run(scenario, BUILDS[name], pair)
-        shares = shares_of(found, scenario, BUILDS[name])
-        told = [shares[number] for number in found.measured.ids]
-        assert [len(one) for one in told] == [len(found.trace(place)) for place in range(4)]
-        assert all(least <= one[0] <= most for one in told)
-        assert all(list(one) == sorted(one) for one in told), "nothing is lost again"
+    make = conditions.shared_prefix if condition == BRANCH else conditions.whole_prompts
+    scenario = conditions.warm(pair, make(pair, texts, 8, condition))
+    found = run(scenario, BUILDS[build], pair)
+    shares = shares_of(found, scenario, BUILDS[build])
+    assert [list(one) for one in found.shares] == [pytest.approx(shares[number]) for number in found.measured.ids]
+    assert [len(one) for one in found.shares] == [len(found.trace(place)) for place in range(4)]
+    assert all(least <= one[0] <= most for one in found.shares)
+    assert all(list(one) == sorted(one) for one in found.shares), "nothing is lost again"
 
 
 def test_a_calibration_leaves_a_model_that_a_scenario_can_name(tmp_path: Path) -> None:
