@@ -1,0 +1,42 @@
+"""Cold against hit by kind of drafter, with tier T0: what sees ahead has faults of its own, and KEY sees them first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpu_backend.al.order import CHUNKED, DEFAULT_FAULTS, IDENTICAL, SLOTS, Order, Told, faults_for
+from gpu_backend.al.session import joined, measure_here
+from gpu_backend.shipped.card import DRAFTERS
+
+ORDER = Order(None, ("unified",), ("placeholder-lookahead", "raw-keys"), (CHUNKED,), 2, 5, "cpu")
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "mtp"])
+def test_sound_chunks_change_no_step_and_key_is_first_to_see_cells_that_know_wrong_tokens(kind: str) -> None:
+    told = measure_here(replace(ORDER, drafters=(kind,)))
+    sound, *faults = told.arms
+    assert sound["verdict"] == IDENTICAL and sound["owed"] == sound["same_traces"] == 2
+    assert sound["cached_draft"] == sound["cached_target"], "claims reach the chunk's end and no further"
+    for row in faults:
+        assert row["caught_by"][0] == "KEY", row["build"]
+        assert row["same_outputs"] == 2, "greedy tokens stay what they are"
+    assert told.drafters[kind]["window"] is None and told.drafters[kind]["lookahead"] == {"eagle3": 1, "mtp": 2}[kind]
+
+
+def test_without_lookahead_neither_fault_is_one() -> None:
+    told = measure_here(replace(ORDER, drafters=("dflash",)))
+    assert [row["same_traces"] for row in told.arms] == [2, 2, 2]
+    assert [row["caught_by"] for row in told.arms] == [[], [], []]
+    again = joined([told, replace(told, cold={"dspark": told.cold["dflash"]}, drafters={"dspark": {}})])
+    assert again.arms == told.arms * 2 and list(again.cold) == list(again.drafters) == ["dflash", "dspark"]
+    assert isinstance(again, Told) and again.exit_code == 0 and again.pair == told.pair
+
+
+def test_faults_of_slots_are_run_for_drafters_in_slots_alone() -> None:
+    assert {kind: set(faults_for(kind, DEFAULT_FAULTS)) for kind in DRAFTERS} == {
+        "dflash": set(DEFAULT_FAULTS), "dspark": set(DEFAULT_FAULTS),
+        "eagle3": set(DEFAULT_FAULTS) - SLOTS, "mtp": set(DEFAULT_FAULTS) - SLOTS,
+    }  # fmt: skip
+    assert "store-at-zero" in SLOTS and "placeholder-lookahead" not in SLOTS
