@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -305,12 +306,16 @@ def test_a_killed_worker_and_ctrl_c_lose_nothing(tmp_path: Path, kvtwin: Command
         text=True,
         start_new_session=True,
     )
-    await_lines(2)
-    busy = [pid for pid in children(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    os.kill(busy[0], signal.SIGKILL)
-    await_lines(lines_of(ledger) + 2)
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    try:
+        await_lines(2)
+        busy = [pid for pid in children(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        os.kill(busy[0], signal.SIGKILL)
+        await_lines(lines_of(ledger) + 2)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # or it would go on for its 50 minutes where this test fails
     assert (process.returncode, err) == (130, f"kvtwin: {ENDING}\nkvtwin: interrupted\n")
     assert re.search(r"interrupted after \d+\.\d of 50 minutes; no law broke until then", " ".join(out.split()))
     document = json.loads((tmp_path / "kept/campaign.json").read_text())

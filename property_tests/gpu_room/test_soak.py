@@ -98,10 +98,10 @@ def test_steps_that_become_slower_are_told(device: torch.device) -> None:
         if number >= 6:
             follower.settled = late
 
-    found = soak(tiny(device, 9, AGENTIC, builds=("unified",)), prepare=slow)
+    found = soak(tiny(device, 9, LONG, builds=("unified",)), prepare=slow)
     (wrong,) = found.wrong
-    assert wrong.startswith("agentic: steps of the last third take ") and found.exit_code == 1
-    assert any(line.startswith("agentic") and "x " in line for line in table(found))
+    assert wrong.startswith("long: steps of the last third take ") and found.exit_code == 1
+    assert any(line.startswith("long") and "x " in line for line in table(found))
 
 
 def test_a_crash_of_a_round_is_a_finding_and_the_rounds_go_on(device: torch.device) -> None:
