@@ -34,7 +34,7 @@ from scenarios.schema import Scenario
 from scenarios.workload import Session, Turn, Workload
 
 LATER_S, SHRINK_S = 2e6, 1e6  # simulated seconds after which nothing of what came before is left running
-ALONE_S = 1e3
+ALONE_S, MOST_CHUNKED = 1e3, 64  # seconds between publishers that are chunked, and most of them
 PUBLISH = "publish"
 EVERY_S, TURNS = 0.1, 6  # simulated seconds between two suspensions of a third of the requests, and how many there are
 
@@ -133,23 +133,34 @@ def shared_prefix(pair: LoadedPair, texts: Sequence[Text], tokens: int, name: st
     return Condition(name, tuple(hit for _, hit in sorted(hits, key=lambda one: one[0])), tokens)
 
 
+def chunk_size(pair: LoadedPair) -> int:
+    """Tokens of a pass of :func:`chunked`, and so of a chunk: as few as let a prompt end, if the drafter looks ahead.
+
+    What stands at one chunk's end is one cell among many; chunks are as short where most of a pass is other requests'.
+    """
+    return pair.drafts + pair.lookahead + 1 if pair.lookahead else chunk_end(pair)
+
+
 def chunk_end(pair: LoadedPair) -> int:
-    """Where the first chunk of every publisher of :func:`chunked` ends: a lookahead below a page boundary."""
-    return pair.whole - 2 * pair.page - pair.lookahead
+    """Where the last chunk but one of every publisher of :func:`chunked` ends, near a span's end."""
+    if not pair.lookahead:
+        return pair.whole - 2 * pair.page
+    size = pair.drafts + pair.lookahead + 1
+    return (pair.span - 2 * pair.page) // size * size
 
 
 def chunked(pair: LoadedPair, texts: Sequence[Text], tokens: int) -> Condition:
     """Prompts of which all but the last token was published, by a request that goes on with another token.
 
-    Its first chunk ends a lookahead below that token. So the newest cells that a hit reuses are those that the chunk's
-    end wrote, and the publisher's cells behind them know of its own last token, which is not the hit's.
+    Its last chunk but one ends a lookahead below that token. So the newest cells that a hit reuses are those that a
+    chunk's end wrote, and the publisher's cells behind them know of its own last token, which is not the hit's.
     """
     end = chunk_end(pair) + pair.lookahead
     hits = []
-    for text in texts:
+    for text in texts[: MOST_CHUNKED if pair.lookahead else None]:
         prompt = text.prompt(end + 1)
         other = next(token for token in text.ids if token != prompt[-1])
-        hits.append(Hit(prompt, (*prompt[:-1], other), pair.page))
+        hits.append(Hit(prompt, (*prompt[:-1], other), end % pair.page or pair.page))
     return Condition(CHUNKED, tuple(hits), tokens)
 
 
@@ -203,7 +214,7 @@ def _scenario(
     longest = max(len(hit.prompt) for hit in hits) + ahead
     longest = max(longest, *(len(prompt) + ahead for prompt in publishers)) if publishers else longest
     chunks = condition.name == CHUNKED and bool(publishers)
-    budget = chunk_end(pair) if chunks else _budget(pair, condition, longest, more)
+    budget = chunk_size(pair) if chunks else _budget(pair, condition, longest, more)
     batch = min(condition.batch, budget // (1 + drafts)) if chunks else condition.batch
     if longest > pair.target.config.positions:
         problem = f"expected at most {pair.target.config.positions} positions, which the weights have, found {longest}"

@@ -156,8 +156,9 @@ def notes_of(asks: Sequence[Ask]) -> list[str]:
     for ask in {ask.pair.kind: ask for ask in asks}.values():
         if ask.pair.lookahead:
             found.append(
-                f"{ask.pair.kind}: a cell knows {ask.pair.lookahead} of the tokens behind it; chunks end at "
-                f"{conditions.chunk_end(ask.pair):,} tokens, right before where reuse does"
+                f"{ask.pair.kind}: a cell knows {ask.pair.lookahead} tokens behind it; under chunked, chunks have "
+                f"{conditions.chunk_size(ask.pair)} tokens, and the last but one ends at "
+                f"{conditions.chunk_end(ask.pair)}, right before where reuse does"
             )
     return found
 
