@@ -11,7 +11,6 @@ a later turn is the one that was really written.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from gpu_backend.train.corpus import held_texts
 from gpu_backend.train.encoding import END_OF_TEXT, SPECIAL, open_tokenizer
-from gpu_backend.train.files import TOKENS
+from gpu_backend.train.files import TOKENS, read_prompts
 from gpu_backend.train.tokens import HELD_IDS, PROMPTS, TOKENIZER, load_ids
 from model.config import RequestSpec
 from model.tokens import Segment, mix64
@@ -117,11 +116,8 @@ def _found(folder: Path) -> tuple[Ids | None, Path]:
         return load_ids(folder, HELD_IDS).astype(np.int64), folder / TOKENS / HELD_IDS
     path = folder / TOKENS / PROMPTS
     if path.exists():
-        try:
-            parts = [prompt["ids"] for prompt in json.loads(path.read_text(encoding="utf-8"))]
-            return np.array([token for part in parts for token in part], dtype=np.int64), path
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(str(path), 0, "", "expected a list of prompts with ids") from error
+        ids = [token for prompt in read_prompts(path) for token in prompt["ids"]]
+        return np.array(ids, dtype=np.int64), path
     for path in (folder / TOKENS / TOKENIZER, folder / "target" / TOKENIZER):
         if path.exists():
             return _of_the_standard_library(path), path

@@ -13,7 +13,7 @@ import numpy as np
 from gpu_backend.train.chat import CHAT, read_chat
 from gpu_backend.train.corpus import held_texts
 from gpu_backend.train.encoding import Encoder, ids_of, open_tokenizer
-from gpu_backend.train.files import TOKENS, read_json
+from gpu_backend.train.files import TOKENS, read_prompts
 from gpu_backend.train.tokens import HELD_IDS, PROMPTS, TOKENIZER, load_ids
 from model.tokens import named_seed, stream_tokens
 from scenarios.errors import InputError
@@ -80,7 +80,7 @@ def has_requests(folder: Path) -> bool:
 
 def sizes(folder: Path) -> tuple[int, int]:
     """How many requests there are in ``folder``, and how many tokens the shortest has."""
-    lengths = [len(one["ids"]) for one in read_json(folder / TOKENS / PROMPTS, "tokenizer")]
+    lengths = [len(one["ids"]) for one in read_prompts(folder / TOKENS / PROMPTS)]
     if not lengths:
         raise InputError(str(folder / TOKENS / PROMPTS), 0, "", "expected requests, found none")
     return len(lengths), min(lengths)
@@ -88,7 +88,9 @@ def sizes(folder: Path) -> tuple[int, int]:
 
 def _requests(folder: Path, count: int, length: int) -> list[Text]:
     turn, path = read_chat(folder).turn, folder / TOKENS / PROMPTS
-    told = [one for one in read_json(path, "tokenizer") if len(one["ids"]) >= length]
+    told = [one for one in read_prompts(path) if len(one["ids"]) >= length]
+    if not all(isinstance(one.get("name"), str) and isinstance(one.get("end"), int) for one in told):
+        raise InputError(str(path), 0, "", "expected requests with name and end")
     if len(told) < count:
         raise InputError(str(path), 0, "", f"expected {count} requests of {length} tokens, found {len(told)}")
     found = []
@@ -100,7 +102,7 @@ def _requests(folder: Path, count: int, length: int) -> list[Text]:
 
 def _prompts(folder: Path, count: int, length: int) -> list[np.ndarray]:
     path = folder / TOKENS / PROMPTS
-    told = read_json(path, "tokenizer") if path.exists() else []
+    told = read_prompts(path) if path.exists() else []
     cut = [np.array(one["ids"][:length], dtype=np.int64) for one in told]
     return [ids for ids in cut if len(ids) == length][:count]
 

@@ -37,7 +37,8 @@ def card_of(folder: Path) -> dict[str, Any]:
 def checked(folder: Path, parts: Sequence[str]) -> dict[str, str]:
     """SHA-256 of the files in ``parts`` of ``folder`` that its card names, by path below it.
 
-    InputError, in one line, for one of them that is not the file on the card, or is not there.
+    InputError, in one line, for one of them that is not the file on the card, or is not there; and for weights that the
+    card does not name beside some that it does.
     """
     named = {name: told for name, told in card_of(folder).get("sha256", {}).items() if name.split("/")[0] in parts}
     found = {name: digest_of(folder / name) for name in named}
@@ -45,9 +46,13 @@ def checked(folder: Path, parts: Sequence[str]) -> dict[str, str]:
         if found[name] != told:
             problem = (
                 f"expected the file on {CARD}, SHA-256 {told[:12]}.., found {found[name][:12]}..: "
-                "it is damaged, or was written after the card"
+                "it is damaged, or was trained behind the card, which `kvtwin train evaluate` writes anew"
             )
             raise InputError(str(folder / name), 0, "", problem)
+    known = {name.split("/")[0] for name in named}
+    for path in weights_in(folder, [part for part in parts if part in known]):
+        if str(path.relative_to(folder)) not in named:
+            raise InputError(str(path), 0, "", f"expected no weights beside those on {CARD}")
     return found
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_backend.shipped.card import CARD, DRAFTERS, TARGET, TOKENS, WEIGHTS, card_of, digest_of, kinds_in
+from gpu_backend.train.files import read_json, read_prompts
 from scenarios.errors import InputError
 
 MOST_FILE = 15 << 20  # bytes of one file
@@ -78,9 +79,9 @@ def prompt_names(source: Path, card: dict[str, Any]) -> dict[str, Any]:
     """
     shipped, path = source / TOKENS / NAMES, source / TOKENS / PROMPTS
     if shipped.exists():
-        return json.loads(shipped.read_text(encoding="utf-8"))
-    told = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    named = [{"name": one["name"], "file": one["file"], "first": one["first"]} for one in told]
+        return read_json(shipped, "tokenizer")
+    told = read_prompts(path) if path.exists() else []
+    named = [{name: one.get(name) for name in ("name", "file", "first")} for one in told]
     length = len(told[0]["ids"]) if told else 0
     return {"python": card.get("data", {}).get("python"), "tokens": length, "prompts": named}
 
@@ -93,8 +94,9 @@ def curves(source: Path) -> dict[str, Curve]:
 def _progress(source: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in (TARGET, *DRAFTERS.values()):
         path = source / name / PROGRESS
-        if path.exists():
-            yield name, json.loads(path.read_text(encoding="utf-8"))
+        told = read_json(path, name.partition("-")[0]) if path.exists() else {}
+        if "curve" in told:  # what was not trained here has none
+            yield name, told
 
 
 def _write(path: Path, values: Any) -> None:

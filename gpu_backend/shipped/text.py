@@ -66,6 +66,19 @@ def _trained(card: dict[str, Any]) -> Iterator[str]:
     recipe = ", ".join(f"{name} {value}" for name, value in card.get("recipe", {}).items())
     if recipe:
         yield from (f"Recipe: {recipe}.", "")
+    others = [*_other_recipes(card)]
+    if others:
+        yield from (*others, "")
+
+
+def _other_recipes(card: dict[str, Any]) -> Iterator[str]:
+    """Runs that had another recipe than the one above, as far as they kept theirs."""
+    for name, told in card.items():
+        runs = told.get("runs", []) if isinstance(told, dict) else []
+        for number, run in enumerate(runs, 1):
+            if other := run.get("recipe"):
+                changed = ", ".join(f"{key} {value}" for key, value in other.items())
+                yield f"* run {number} of {name}, {run['steps']:,} steps, had another recipe: {changed}"
 
 
 def _acceptance(card: dict[str, Any]) -> Iterator[str]:
@@ -103,7 +116,7 @@ def _bound(card: dict[str, Any]) -> Iterator[str]:
 
 def _data(card: dict[str, Any]) -> Iterator[str]:
     data = card.get("data", {})
-    if not data:
+    if "packages" not in data:
         return
     yield from ("## Data", "")
     yield f"Python sources of {len(data['packages'])} packages under an allowed licence: {data['files']:,} files,"

@@ -27,12 +27,11 @@ def write_card(folder: Path, recipe: Recipe, acceptance: dict[str, Any] | None =
     if size > MOST_OF_ALL and not recipe.instruct:  # such a pair is kept where it was made
         raise InputError(str(folder), 0, "weights", f"expected at most {MOST_OF_ALL} bytes in all, found {size}")
     files = [*weights, *(folder / part / "config.json" for part in parts), folder / TOKENS / TOKENIZER]
-    fields = (name for name in recipe.__dataclass_fields__ if name not in ("target", "drafter"))
     card = {
         "data": read_json(folder / CORPUS / MANIFEST, "corpus"),
         "tokenizer": read_json(folder / TOKENS / INFO, "tokenizer"),
-        "recipe": {name: getattr(recipe, name) for name in fields},
-        **{part: _without_curve(read_json(folder / part / PROGRESS, part)) for part in parts},
+        "recipe": recipe.told(),
+        **{part: _part(read_json(folder / part / PROGRESS, part.partition("-")[0]), recipe.told()) for part in parts},
         "acceptance": acceptance,
         "window": {"tokens": recipe.drafter.window(0), "rule": RULE},
         "timeline": "immediate: drafts right behind the prefill",
@@ -50,7 +49,16 @@ def write_card(folder: Path, recipe: Recipe, acceptance: dict[str, Any] | None =
     return card
 
 
-def _without_curve(progress: dict[str, Any]) -> dict[str, Any]:
+def _part(progress: dict[str, Any], recipe: dict[str, Any]) -> dict[str, Any]:
+    """What is told of a part: its progress with the end of its curve alone, and of the recipe of each run what was
+    another one than ``recipe``; of runs that did not keep theirs, nothing."""
     if "curve" not in progress:  # what was not trained here has none
         return progress
-    return {**{name: value for name, value in progress.items() if name != "curve"}, "last": progress["curve"][-1]}
+    runs = [
+        {**run, "recipe": {name: value for name, value in run["recipe"].items() if recipe.get(name) != value}}
+        if "recipe" in run
+        else run
+        for run in progress.get("runs", [])
+    ]
+    told = {name: value for name, value in progress.items() if name != "curve"}
+    return {**told, "runs": runs, "last": progress["curve"][-1]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,9 +65,14 @@ class Requests:
     """A user's requests about crops of a training text, in the place of the crops themselves."""
 
     def __init__(self, chat: Chat, texts: Texts) -> None:
-        self.texts, self.device = texts, texts.ids.device
+        self.chat, self.texts, self.device = chat, texts, texts.ids.device
         self.kinds = [tuple(torch.tensor(frame, device=self.device) for frame in kind) for kind in chat.kinds]
         self.control = torch.tensor(chat.control, device=self.device)
+
+    def identity(self) -> dict[str, str]:
+        """What requests are made of, by its SHA-256."""
+        frames = repr((self.chat.kinds, self.chat.control)).encode()
+        return self.texts.identity() | {"frames": hashlib.sha256(frames).hexdigest()}
 
     def crops(self, count: int, length: int, seed: int) -> torch.Tensor:
         """``count`` prompts int64 ``[count, length]``, as many of each kind, around texts that ``seed`` draws."""
@@ -105,6 +109,3 @@ def cut_requests(chat: Chat, held: dict[str, np.ndarray], length: int, count: in
             name_of = hashlib.sha256(np.array(ids).astype("<u2").tobytes()).hexdigest()[:16]
             found.append({"name": name_of, "file": name, "first": 1 + piece * own, "ids": ids, "end": len(behind)})
     return found
-
-
-Cut = Callable[[dict[str, np.ndarray], int, int], list[dict[str, Any]]]

@@ -63,7 +63,9 @@ def train(order: Order, recipe: Recipe, say: Say, name: str = "dflash") -> dict[
         if session.steps == 0:
             raise
         interrupted = True  # what was learnt is kept
-    left = session.leave(drafter, kind.config(recipe), kind=name, on_policy_sequences=len(written), **more)
+    left = session.leave(
+        drafter, kind.config(recipe), recipe.told(), kind=name, on_policy_sequences=len(written), **more
+    )
     if interrupted:
         raise KeyboardInterrupt
     return left

@@ -10,7 +10,7 @@ import torch
 from gpu_backend.acceptance.metrics import LENGTHS, Measured
 from gpu_backend.modules.loader import load_pair, target_config_of
 from gpu_backend.shipped.card import DRAFTERS
-from gpu_backend.train.files import PROGRESS, TARGET, TOKENS, read_json, recover
+from gpu_backend.train.files import PROGRESS, TARGET, TOKENS, read_json, read_prompts, recover
 from gpu_backend.train.fit import target_fits, tokens_fit
 from gpu_backend.train.kinds import KINDS
 from gpu_backend.train.recipe import Recipe
@@ -31,10 +31,12 @@ def evaluate(
     The figures of :class:`gpu_backend.acceptance.metrics.Measured` by kind: of timeline ``immediate``, which the
     weights are trained for, and under ``seed`` of the other one. An acceptance length over more tokens is not told.
     """
-    prompts = read_json(folder / TOKENS / PROMPTS, "tokenizer")
+    prompts = read_prompts(folder / TOKENS / PROMPTS)
     if not prompts:
         problem = f"expected prompts of {recipe.eval_prompt} tokens, found none: texts held out are shorter"
         raise InputError(str(folder / TOKENS / PROMPTS), 0, "", problem)
+    if len({len(prompt["ids"]) for prompt in prompts}) > 1:
+        raise InputError(str(folder / TOKENS / PROMPTS), 0, "", "expected prompts of one length")
     tokens_fit(folder, recipe)
     recover(folder / TARGET)
     read_json(folder / TARGET / PROGRESS, TARGET)

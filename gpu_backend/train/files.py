@@ -78,6 +78,18 @@ def read_bytes(path: Path, stage: str) -> bytes:
         raise InputError(str(path), 0, "", problem) from error
 
 
+def read_prompts(path: Path) -> list[dict[str, Any]]:
+    """Prompts in ``path``, where the tokenizer's stage left them; ``InputError`` unless each has ids."""
+    told = read_json(path, "tokenizer")
+    if not isinstance(told, list) or not all(isinstance(one, dict) and _are_ids(one.get("ids")) for one in told):
+        raise InputError(str(path), 0, "", "expected a list of prompts with ids")
+    return told
+
+
+def _are_ids(told: object) -> bool:
+    return isinstance(told, list) and all(type(one) is int for one in told)
+
+
 def read_json(path: Path, stage: str) -> Any:
     """As :func:`read_bytes`, parsed."""
     content = read_bytes(path, stage)  # outside, since its InputError is a ValueError as well

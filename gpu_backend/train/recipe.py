@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -56,6 +57,14 @@ class Recipe:
     instruct: bool = False
     log_every: int = 50
 
+    def told(self, *, of_target: bool = False) -> dict[str, Any]:
+        """Everything but the shapes, as JSON has it; of the target alone what its training goes by."""
+        names = (name for name in self.__dataclass_fields__ if name not in ("target", "drafter"))
+        values = {name: getattr(self, name) for name in names if not of_target or name in _OF_TARGET}
+        return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+_OF_TARGET = ("target_rows", "target_length", "muon", "target_adam", "target_decay", "target_shape")
 
 T1_TARGET = TargetConfig(
     vocabulary=4096, hidden=384, layers=8, heads=6, kv_heads=2, head_dim=64, intermediate=1024, positions=4096,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from gpu_backend.train.files import PROGRESS, beside, read_json, recover, replac
 from scenarios.errors import InputError
 
 MOST_BYTES = (15 << 20) - (1 << 16)  # of tensors a file, so that it stays under 15 MiB with its header
+PAST = {"steps": int, "seconds": (int, float), "runs": list, "curve": list}  # of progress: what a run goes on from
 RESERVE_S = 4.0  # of a run's time, for saving; less of a short run
 
 Say = Callable[[str], None]
@@ -59,7 +61,11 @@ class Session:
         path = self.folder / PROGRESS
         if not path.exists():
             return False
-        self.past = read_json(path, self.name)
+        found = read_json(path, self.name)
+        if not isinstance(found, dict) or any(not isinstance(found.get(name), kind) for name, kind in PAST.items()):
+            problem = f"expected {', '.join(PAST)}, as `kvtwin train` leaves them"
+            raise InputError(str(path), 0, "", problem)
+        self.past = found
         if self.order.schedule is not None and self.past["seconds"] >= self.order.schedule:
             problem = f"expected more than the {self.past['seconds']:.0f} s that were trained, found"
             raise InputError(str(path), 0, "schedule", f"{problem} {self.order.schedule:g}")
@@ -121,12 +127,15 @@ class Session:
         told = ", ".join(f"{name} {value:g}" for name, value in zip(self.columns, row, strict=True))
         self.say(f"{self.name}: {told}")
 
-    def leave(self, module: nn.Module, config: TargetConfig | DrafterConfig, **more: Any) -> dict[str, Any]:
-        """Write weights and progress, whole or not at all; returns the progress."""
+    def leave(
+        self, module: nn.Module, config: TargetConfig | DrafterConfig, recipe: dict[str, Any], **more: Any
+    ) -> dict[str, Any]:
+        """Write weights and progress, whole or not at all; returns the progress. ``recipe`` is that of this run."""
         run = {"seed": self.order.seed, "steps": self.steps, "seconds": round(self.elapsed, 1)}
         run |= {"device": device_name(self.order.device), "torch": torch.__version__}
         ready, first = self.ready or self.begun, self.first or self.begun
         run |= {"seconds_before": round(ready - self.begun, 1), "seconds_compiling": round(first - ready, 1)}
+        run |= {"recipe": recipe}
         left = {
             "columns": self.columns,
             "steps": self.number,
@@ -161,6 +170,10 @@ class Texts:
 
     def __init__(self, ids: np.ndarray, device: torch.device, file: Path) -> None:
         self.ids, self.file = torch.from_numpy(ids.astype(np.int32)).to(device), file
+
+    def identity(self) -> dict[str, str]:
+        """What crops are drawn from, by its SHA-256."""
+        return {"texts": hashlib.sha256(self.ids.cpu().numpy().astype("<u2").tobytes()).hexdigest()}
 
     def crops(self, count: int, length: int, seed: int) -> torch.Tensor:
         """``count`` crops int64 ``[count, length]`` from places that ``seed`` draws."""

@@ -45,7 +45,8 @@ def train(order: Order, recipe: Recipe, say: Say) -> dict[str, Any]:
         if session.steps == 0:
             raise
         interrupted = True  # what was learnt is kept
-    left = session.leave(target, recipe.target, held_out_loss=round(held_loss(target, held, recipe), 4))
+    loss = round(held_loss(target, held, recipe), 4)
+    left = session.leave(target, recipe.target, recipe.told(of_target=True), held_out_loss=loss)
     if interrupted:
         raise KeyboardInterrupt
     say(f"target: held-out loss {left['held_out_loss']:g} after {left['steps']} steps")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpu_backend.train.chat import cut_requests, write_chat
+from gpu_backend.train.arrays import read_ids, write_ids
+from gpu_backend.train.chat import CHAT, cut_requests, write_chat
 from gpu_backend.train.corpus import HELD, MANIFEST, SEPARATOR, TRAIN
 from gpu_backend.train.encoding import Encoder, encoded, ids_of, open_tokenizer, train_tokenizer
 from gpu_backend.train.files import CORPUS, TARGET, TOKENS, read_bytes, read_json, write_json, write_whole
@@ -44,12 +44,14 @@ def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
     encode = Encoder(tokenizer)
     held_ids = {name.decode(): ids_of(encode, text) for name, text in zip(held[::2], held[1::2], strict=True)}
     ids = np.concatenate(parts)
-    _save(out / IDS, ids)
-    _save(out / HELD_IDS, np.concatenate(list(held_ids.values())))
+    (out / INFO).unlink(missing_ok=True)  # no stage reads what is not whole
+    write_ids(out / IDS, ids)
+    write_ids(out / HELD_IDS, np.concatenate(list(held_ids.values())))
     if recipe.instruct:
         chat = write_chat(folder, tokenizer)
         prompts = cut_requests(chat, held_ids, recipe.eval_prompt, recipe.eval_prompts)
     else:
+        (out / CHAT).unlink(missing_ok=True)  # of an instruct model that was here before
         prompts = cut_prompts(held_ids, recipe.eval_prompt, recipe.eval_prompts)
     write_json(out / PROMPTS, prompts)
     info = {
@@ -83,14 +85,7 @@ def cut_prompts(held: dict[str, np.ndarray], length: int, count: int) -> list[di
 
 def load_ids(folder: Path, name: str = IDS) -> np.ndarray:
     """Ids that :func:`build` wrote, uint16 ``[tokens]``."""
-    content = read_bytes(folder / TOKENS / name, "tokenizer")
-    try:
-        ids = np.load(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, EOFError) as error:  # EOFError: of an empty file
-        raise InputError(str(folder / TOKENS / name), 0, "", "is not an array of ids") from error
-    if not isinstance(ids, np.ndarray) or ids.dtype != np.uint16 or ids.ndim != 1:
-        raise InputError(str(folder / TOKENS / name), 0, "", "is not an array of ids")
-    return ids
+    return read_ids(folder / TOKENS / name, "tokenizer")
 
 
 def _first(texts: list[bytes], most: int) -> list[bytes]:
@@ -101,9 +96,3 @@ def _first(texts: list[bytes], most: int) -> list[bytes]:
         taken.append(text)
         size += len(text)
     return taken
-
-
-def _save(path: Path, ids: np.ndarray) -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, ids)
-    write_whole(path, buffer.getvalue())

@@ -1,12 +1,12 @@
 """What the target wrote itself: on-policy sequences, kept in the training's folder for the drafters of all kinds.
 
-A round is one array beside a manifest that names the target by its SHA-256; another target's are thrown away.
+A round is one array beside a manifest that names target, texts and frames of the prompts by their SHA-256; where one of
+them is another, what is kept is thrown away.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import shutil
 import time
@@ -17,8 +17,10 @@ import numpy as np
 import torch
 
 from gpu_backend.modules.target import Target
+from gpu_backend.shipped.card import weights_in
+from gpu_backend.train.arrays import read_ids, write_ids
 from gpu_backend.train.chat import Requests
-from gpu_backend.train.files import TARGET, WRITTEN, write_json, write_whole
+from gpu_backend.train.files import TARGET, WRITTEN, write_json
 from gpu_backend.train.generate import generate
 from gpu_backend.train.recipe import Recipe
 from gpu_backend.train.session import Session, Texts, seed_of
@@ -38,8 +40,12 @@ def sequences(target: Target, texts: Texts | Requests, session: Session, recipe:
     """
     order = session.order
     folder = order.folder / WRITTEN
-    manifest = kept(folder, identity(order.folder, recipe), recipe.rounds)
-    rounds = [_read(folder / _name(number), one, recipe) for number, one in enumerate(manifest["rounds"])]
+    manifest = kept(folder, identity(order.folder, texts, recipe), recipe.rounds)
+    length = recipe.prompt + recipe.new
+    rounds = [
+        read_ids(folder / _name(number), "drafter", "sequences", (one.get("sequences"), length))
+        for number, one in enumerate(manifest["rounds"])
+    ]
     if rounds:
         session.say(f"{session.name}: {sum(map(len, rounds))} sequences of the target's own were there")
     found = [torch.from_numpy(ids.astype(np.int32)).to(order.device) for ids in rounds]
@@ -54,7 +60,7 @@ def sequences(target: Target, texts: Texts | Requests, session: Session, recipe:
             target, prompts, recipe.new, temperature, seed,
             over=lambda: session.spent(ENDED), every=recipe.stride,  # lengths are multiples of it
         ).int()  # fmt: skip
-        whole = ids.shape == (recipe.on_policy, recipe.prompt + recipe.new)
+        whole = ids.shape == (recipe.on_policy, length)
         if found and not whole:
             break
         found.append(ids)
@@ -69,13 +75,14 @@ def sequences(target: Target, texts: Texts | Requests, session: Session, recipe:
     return torch.cat(found)
 
 
-def identity(folder: Path, recipe: Recipe) -> dict[str, Any]:
-    """What sequences are of: the target's weights, lengths, temperatures."""
+def identity(folder: Path, texts: Texts | Requests, recipe: Recipe) -> dict[str, Any]:
+    """What sequences are of: the target's weights, what prompts are made of, lengths, temperatures."""
     digest = hashlib.sha256()
-    for path in sorted((folder / TARGET).glob("*.safetensors")):
+    for path in weights_in(folder, [TARGET]):
         digest.update(path.read_bytes())
     return {
         "target": digest.hexdigest(),
+        **texts.identity(),
         "prompt": recipe.prompt,
         "new": recipe.new,
         "temperatures": list(recipe.temperatures),
@@ -92,8 +99,8 @@ def kept(folder: Path, wanted: dict[str, Any], most: int) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(str(path), 0, "", "is not JSON") from error
     rounds = found.pop("rounds", None) if isinstance(found, dict) else None
-    if found != wanted or not isinstance(rounds, list):
-        path.unlink()  # first: what is left is of no target
+    if found != wanted or not isinstance(rounds, list) or not all(isinstance(one, dict) for one in rounds):
+        path.unlink()  # first: what is left is of nothing that is known
         shutil.rmtree(folder, ignore_errors=True)
         return {**wanted, "rounds": []}
     return {**wanted, "rounds": rounds[:most]}
@@ -105,18 +112,5 @@ def _name(number: int) -> str:
 
 def _keep(folder: Path, manifest: dict[str, Any], ids: np.ndarray) -> None:
     """Write the last round, then the manifest that tells of it."""
-    buffer = io.BytesIO()
-    np.save(buffer, ids.astype(np.uint16))
-    write_whole(folder / _name(len(manifest["rounds"]) - 1), buffer.getvalue())
+    write_ids(folder / _name(len(manifest["rounds"]) - 1), ids)
     write_json(folder / MANIFEST, manifest)
-
-
-def _read(path: Path, told: dict[str, Any], recipe: Recipe) -> np.ndarray:
-    """One round, uint16 ``[sequences, length]``."""
-    try:
-        ids = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:  # EOFError: of an empty file
-        raise InputError(str(path), 0, "", "is not an array of sequences") from error
-    if ids.dtype != np.uint16 or ids.shape != (told.get("sequences"), recipe.prompt + recipe.new):
-        raise InputError(str(path), 0, "", "is not an array of sequences")
-    return ids

@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from gpu_backend.modules.loader import load_pair
+from gpu_backend.train.card import write_card
 from gpu_backend.train.corpus import is_held
 from gpu_backend.train.encoding import Encoder
 from gpu_backend.train.licences import of_expression
+from gpu_backend.train.recipe import TINY as TINY_RECIPE
 from property_tests.cli.conftest import Command
 
 TINY = ("--size", "tiny", "--device", "cpu", "--out", "t")
@@ -54,6 +56,7 @@ def test_four_stages_leave_a_pair_that_loads_and_its_card(kvtwin: Command) -> No
     for name, digest in card["sha256"].items():
         assert hashlib.sha256((Path("t") / name).read_bytes()).hexdigest() == digest
     check_ids(Path("t/tokens"))
+    check_recipes()
     check_another_corpus(kvtwin)
     again = kvtwin("train", "target", *TINY, "--seconds", "1", "--schedule", "0.5")
     assert again.code == 2 and "schedule: expected more than the" in again.err
@@ -68,10 +71,26 @@ def check_another_corpus(kvtwin: Command) -> None:
     text = Path("t/corpus/train.txt").read_bytes()
     Path("t/corpus/train.txt").write_bytes(text[: text.index(b"\0", 100_000)])
     Path("t/corpus/manifest.json").write_text(json.dumps(manifest | {"sha256": "another"}))
+    Path("t/tokens/chat.json").write_text("{}")
     assert kvtwin("train", "tokenizer", *TINY, "--json").json()["corpus"] == "another"
+    assert not Path("t/tokens/chat.json").exists(), "prompts are no longer a user's requests"
     assert Path("t/tokens/tokenizer.json").read_bytes() == tokenizer
-    left = kvtwin("train", "drafter", "--kind", "mtp", *TINY, "--seconds", "0.1", "--json").json()
-    assert len(left["runs"]) == 2
+    answer = kvtwin("train", "drafter", "--kind", "mtp", *TINY, "--seconds", "0.1", "--json")
+    assert len(answer.json()["runs"]) == 2
+    assert "were there" not in answer.err, "what the target wrote behind the other corpus is not trained on"
+
+
+def check_recipes() -> None:
+    """The card has the last recipe; of a run that had another one, in what; of one that kept none, nothing."""
+    path = Path("t/drafter/progress.json")
+    progress = json.loads(path.read_text())
+    assert [run["recipe"] for run in progress["runs"]] == [TINY_RECIPE.told()] * 2
+    progress["runs"][0]["recipe"]["raw"] = 0.25
+    del progress["runs"][1]["recipe"]
+    path.write_text(json.dumps(progress))
+    card = write_card(Path("t"), TINY_RECIPE)
+    assert card["recipe"] == TINY_RECIPE.told() and card["drafter"]["runs"][0]["recipe"] == {"raw": 0.25}
+    assert "recipe" not in card["drafter"]["runs"][1] and card["target"]["runs"][0]["recipe"] == {}
 
 
 def check_ids(folder: Path) -> None:

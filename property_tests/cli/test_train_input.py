@@ -82,10 +82,40 @@ def test_weights_are_found_wherever_a_run_was_killed_and_by_the_right_size_alone
     assert (folder / "target/progress.json").exists() and "expected what `kvtwin train corpus` writes" in drafted.err
     assert (folder / "drafter/progress.json").exists(), "only the card lacks its corpus"
     (folder / "tokens/tokens.json").write_text(json.dumps({"vocabulary": 4096}))
+    progress = json.loads((folder / "target/progress.json").read_text())
+    assert progress["runs"][0]["recipe"].keys() == {
+        "target_rows", "target_length", "muon", "target_adam", "target_decay", "target_shape",
+    }  # fmt: skip
     for stage in ("target", "drafter"):
         answer = kvtwin("train", stage, "--size", "t1", *HERE)
         assert (answer.code, answer.err.count("\n")) == (2, 1)
         assert "config.json: expected the shape of this --size, found another" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ('{"ids": [1]}', "a list of prompts with ids"),
+        ('[{"ids": ["a"]}]', "a list of prompts with ids"),
+        ('[{"name": "a"}]', "a list of prompts with ids"),
+        ('[{"ids": [1, 2]}, {"ids": [1]}]', "prompts of one length"),
+    ],
+)
+def test_prompts_that_no_stage_left_are_one_line(kvtwin: Command, folder: Path, content: str, told: str) -> None:
+    (folder / "tokens/prompts.json").write_text(content)
+    answer = kvtwin("train", "evaluate", *SIZE, *HERE)
+    assert answer.code == 2 and answer.err.count("\n") == 1
+    assert f"prompts.json: expected {told}" in answer.err
+
+
+@pytest.mark.parametrize("content", ["[]", '{"model": "of a wheel"}', '{"steps": 1, "seconds": "2"}'])
+def test_a_progress_that_no_run_can_go_on_from_is_one_line(kvtwin: Command, folder: Path, content: str) -> None:
+    (folder / "target").mkdir()
+    (folder / "target/progress.json").write_text(content)
+    for schedule in ((), ("--schedule", "9")):
+        answer = kvtwin("train", "target", *SIZE, *HERE, *schedule)
+        assert answer.code == 2 and answer.err.count("\n") == 1
+        assert "progress.json: expected steps, seconds, runs, curve, as `kvtwin train` leaves them" in answer.err
 
 
 def test_ctrl_c_keeps_what_a_drafter_learnt_and_the_next_run_goes_on_with_what_was_written(

@@ -44,6 +44,24 @@ def test_a_training_is_shipped_whole_and_can_be_shipped_again(kvtwin: Command, t
     page = (shipped / "README.md").read_text()
     assert page.startswith("# Weights of tier T9") and "| annotated-doc | 0.0.7 | MIT | 1 |" in page
     assert all(f"| {name} | `{digest}` |" in page for name, digest in told["sha256"].items())
+    assert "another recipe" not in page
+
+
+def test_the_page_tells_runs_of_another_recipe_and_a_target_of_others_has_no_losses(
+    kvtwin: Command, training: Path, tmp_path: Path
+) -> None:
+    card = json.loads((training / "card.json").read_text())
+    runs = [{"steps": 3718, "recipe": {"raw": 0.5, "paths": False}}, {"steps": 2, "recipe": {}}, {"steps": 9}]
+    card["drafter"]["runs"] = runs
+    (training / "card.json").write_text(json.dumps(card))
+    (training / "target/progress.json").write_text('{"model": "of a wheel"}')
+    assert kvtwin("weights", training, "--out", tmp_path / "t9").code == 0
+    page = (tmp_path / "t9/README.md").read_text()
+    assert "* run 1 of drafter, 3,718 steps, had another recipe: raw 0.5, paths False\n" in page
+    assert page.count("another recipe") == 1
+    (training / "drafter/progress.json").write_text("{")
+    answer = kvtwin("weights", training, "--out", tmp_path / "again")
+    assert answer.code == 2 and "drafter/progress.json: is not JSON" in answer.err and not (tmp_path / "again").exists()
 
 
 @pytest.mark.parametrize("command", [("weights",), ("al", "--device", "cpu", "--weights")])
@@ -57,6 +75,14 @@ def test_a_damaged_file_is_one_line(kvtwin: Command, training: Path, tmp_path: P
     answer = kvtwin(*command, shipped)
     assert answer.code == 2 and answer.err.count("\n") == 1
     assert "drafter/model.safetensors: expected the file on card.json, SHA-256 " in answer.err
+    content[-1] ^= 1
+    path.write_bytes(content)
+    other = path.with_name("model-00001-of-00001.safetensors")
+    shutil.copy(path, other)
+    answer = kvtwin(*command, shipped)
+    assert answer.code == 2 and answer.err.count("\n") == 1
+    assert f"{other}: expected no weights beside those on card.json" in answer.err
+    other.unlink()
     path.unlink()
     answer = kvtwin(*command, shipped)
     assert answer.code == 2 and "drafter/model.safetensors: cannot be read: " in answer.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,17 @@ def test_the_progress_says_where_the_target_comes_from(folder: Path, content: by
     assert told["model"] == "a small one" and told["licence"] == "apache-2.0" and told["release"] == "not known"
     assert told["stored"] == {"Q8_0": 1, "F32": 9, "Q4_1": 28}
     assert told["wheel"] == "a.gguf" and told["wheel_sha256"] == told["gguf_sha256"]
+
+
+def test_a_target_of_another_size_is_not_replaced(folder: Path) -> None:
+    before = (folder / "target/config.json").read_bytes()
+    values = json.loads(before) | {"intermediate_size": 112}
+    (folder / "target/config.json").write_text(json.dumps(values))
+    with pytest.raises(InputError, match=r"target: config.json: expected the shape of this --size, found another"):
+        convert(folder, RECIPE, folder / "a.gguf")
+    assert json.loads((folder / "target/config.json").read_bytes()) == values
+    (folder / "target/config.json").write_bytes(before)
+    convert(folder, RECIPE, folder / "a.gguf")
 
 
 def test_the_tokenizer_encodes_its_own_words_and_gives_every_text_back(folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import io
+import json
 import time
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import torch
 
 from gpu_backend.modules.drafter import Drafter
 from gpu_backend.modules.target import Target, place_for_inference
+from gpu_backend.train.chat import Chat, Requests
 from gpu_backend.train.corpus import STDLIB, Source, gather
 from gpu_backend.train.dense import Passes
 from gpu_backend.train.drafter_stage import batch
@@ -133,10 +136,25 @@ def test_what_a_target_wrote_is_kept_for_the_drafters_of_all_kinds_and_thrown_aw
     assert torch.equal(again, both) and told[3:] == [f"drafter: {len(both)} sequences of the target's own were there"]
     (tmp_path / "target/model.safetensors").write_bytes(b"another")
     assert len(sequences(target, TEXTS, late(tmp_path, told, 2), recipe)) == TINY.on_policy
+    other = Texts(np.arange(2000) % 511, CPU, Path("ids"))
+    seen = sequences(target, other, late(tmp_path, told, 2), recipe)
+    assert len(seen) == TINY.on_policy and "were there" not in told[-1], "prompts from another text"
+    chats = [Chat((((1,), (2, number)),), ((3,), (4,)), (5,)) for number in (6, 7)]
+    for chat in chats:
+        seen = sequences(target, Requests(chat, other), late(tmp_path, told, 2), recipe)
+        assert "were there" not in told[-1] and set(seen[:, TINY.prompt - 1].tolist()) == {chat.kinds[0][1][1]}
+    manifest = tmp_path / "written/written.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"rounds": ["one"]}))
+    assert len(sequences(target, Requests(chats[1], other), late(tmp_path, told, 2), recipe)) == TINY.on_policy
     assert [path.name for path in sorted((tmp_path / "written").iterdir())] == ["round-0.npy", "written.json"]
-    (tmp_path / "written/round-0.npy").write_bytes(b"")
-    with pytest.raises(InputError, match=r"round-0\.npy: is not an array of sequences"):
-        sequences(target, TEXTS, late(tmp_path, told, 0), recipe)
+    path = tmp_path / "written/round-0.npy"
+    several, longer = io.BytesIO(), io.BytesIO()
+    np.savez(several, np.load(path))
+    np.save(longer, np.load(path).repeat(2, 0))
+    for content in (b"", several.getvalue(), longer.getvalue()):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"round-0\.npy: is not an array of sequences"):
+            sequences(target, Requests(chats[1], other), late(tmp_path, told, 0), recipe)
 
 
 def test_a_copy_of_a_held_out_text_under_another_name_is_not_trained_on(tmp_path: Path) -> None:
