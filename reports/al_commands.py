@@ -50,6 +50,9 @@ Drafters = Annotated[
     typer.Option("--drafters", metavar="A,B,C", help="Kinds: dflash, dspark, eagle3, mtp; by default all there are."),
 ]
 Prompts = Annotated[int | None, typer.Option("--prompts", min=1, help="Requests of a condition; 256, 8 on a CPU.")]
+Spans = Annotated[
+    int | None, typer.Option("--spans", min=1, help="Windows that a prompt is long; 4. One is enough for a CPU.")
+]
 Tokens = Annotated[int | None, typer.Option("--tokens", min=2, help="Tokens of each; 128, 32 on a CPU.")]
 Rules = Annotated[
     str,
@@ -84,6 +87,7 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
         drafters: Drafters = None,
         prompts: Prompts = None,
         tokens: Tokens = None,
+        spans: Spans = None,
         sampling: Rules = "greedy",
         temperature: Temperature = 1.0,
         device: OnDevice = None,
@@ -100,7 +104,7 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
             order_of(builds, faults, conditions, tier, weights), prompts=prompts, tokens=tokens,
             device=None if device is None else device.value, exact=exact, graphs=False if eager else None, seed=seed,
             sampling=_names(sampling, RULES, "rule", "kvtwin al --help"), temperature=temperature, calibrate=calibrate,
-            drafters=None if drafters is None else kinds_of(drafters),
+            drafters=None if drafters is None else kinds_of(drafters), spans=spans,
         )  # fmt: skip
         from reports import al as tables
         from reports import terminal

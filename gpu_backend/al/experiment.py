@@ -66,15 +66,20 @@ class Results:
 
 
 def subject(
-    folder: Path | None, device: torch.device, count: int, *, exact: bool, seed: int, kind: str = DFLASH
-) -> tuple[LoadedPair, list[Text]]:
-    """The pair in ``folder`` with its drafter of one kind, or tier T0 without one, and ``count`` texts for it."""
+    folder: Path | None, device: torch.device, count: int, *, exact: bool, seed: int, kind: str = DFLASH,
+    spans: int | None = None,
+) -> tuple[LoadedPair, list[Text]]:  # fmt: skip
+    """The pair in ``folder`` with its drafter of one kind, or tier T0 without one, and ``count`` texts for it, of so
+    many ``spans`` where that is said."""
     if folder is None:
         pair = drawn(device, exact=exact, kind=kind)
+        pair = pair if spans is None else replace(pair, spans=spans)
         return pair, prompts.drawn(count, conditions.text_length(pair), T0_WORDS, seed)
     pair = load(folder, device, exact=exact, kind=kind)
     if prompts.has_requests(folder):  # whole ones: their ends belong to them
         pair = replace(pair, spans=prompts.sizes(folder)[1] // pair.span)
+    elif spans is not None:
+        pair = replace(pair, spans=spans)
     return pair, prompts.held_out(folder, count, conditions.text_length(pair))
 
 

@@ -105,6 +105,7 @@ class Order:
     seed: int = 0
     calibrate: bool = False
     drafters: tuple[str, ...] | None = None
+    spans: int | None = None  # windows that a whole prompt is long; four, or what the requests of a dialogue have
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ def asks_of(order: Order) -> list[Ask]:
     count, found = order.prompts or prompts, []
     for kind in kinds_of(order):
         pair, texts = experiment.subject(
-            order.weights, device, count, exact=order.exact, seed=order.seed, kind=kind
+            order.weights, device, count, exact=order.exact, seed=order.seed, kind=kind, spans=order.spans
         )  # fmt: skip
         found += [
             Ask(

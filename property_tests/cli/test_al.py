@@ -70,11 +70,13 @@ def test_builds_are_compared_by_kind_of_drafter(kvtwin: Command, tmp_path: Path)
 
 def test_a_single_hit_has_a_change_and_no_interval(kvtwin: Command, tmp_path: Path) -> None:
     one = ("--prompts", "1", "--tokens", "6", "--conditions", "repeat", "--builds", "unified", "--faults", "none")
+    one = (*one, "--spans", "2")
     answer = kvtwin("al", "--tier", "t0", "--device", "cpu", *one, "--out", tmp_path / "al")
     assert answer.code == 0, answer.err
     assert "+0.0%" in answer.out and "nan" not in answer.out
     (row,) = json.loads((tmp_path / "al/al.json").read_text())["arms"]
     assert (row["AL_low"], row["AL_change"], row["AL_high"]) == (None, 0, None)
+    assert row["cached_target"] == 2 * 16 - 2 * 4 + 1, "two windows less two pages, and a token behind the page"
 
 
 def test_requests_too_short_for_a_real_draft_have_no_acceptance_length(kvtwin: Command) -> None:
