@@ -34,7 +34,7 @@ from scenarios.schema import Scenario
 from scenarios.workload import Session, Turn, Workload
 
 LATER_S, SHRINK_S = 2e6, 1e6  # simulated seconds after which nothing of what came before is left running
-ALONE_S, MOST_CHUNKED = 1e3, 64  # seconds between publishers that are chunked, and most of them
+ALONE_S, MOST_CHUNKED = 1e3, 48  # seconds between publishers that are chunked, and most of them
 PUBLISH = "publish"
 EVERY_S, TURNS = 0.1, 6  # simulated seconds between two suspensions of a third of the requests, and how many there are
 
