@@ -14,6 +14,7 @@ import torch
 
 from gpu_backend.cells import CellState, device_tags
 from gpu_backend.layout import UNBACKED
+from model.plan import ContextRow
 from model.reader import PROVISIONAL
 from model.rules.device import (
     Addressing,
@@ -26,7 +27,7 @@ from model.rules.device import (
     Trim,
     Unbacked,
 )
-from model.rules.lookahead import Lookahead, chunk_end_sums
+from model.rules.lookahead import Lookahead, chunk_end_sums, chunk_span
 from model.tokens import TokenStream, cell_tags, mix64_array
 
 CARRIED_OUT: dict[enum.Enum, str] = {
@@ -69,21 +70,21 @@ def fold_rows(rule: Provisional, row: torch.Tensor, first: torch.Tensor) -> torc
 
 
 def chunk_tags(
-    rule: Lookahead, stream: TokenStream, start: int, end: int, *, last: bool, span: int, seed: int, vocabulary: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tags int64 and states int8, ``[end - start]`` each, of the drafter's cells of prompt chunk ``[start, end)``.
+    rule: Lookahead, stream: TokenStream, row: ContextRow, begun: int, *, span: int, seed: int, vocabulary: int
+) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Tags int64 and states int8, ``[cells]`` each, that the drafter stores up to the end of a prompt chunk.
 
     A cell depends on ``span`` tokens behind its own. Behind a chunk that is not the last stands what ``rule`` feeds;
-    the cells behind the prompt that need more than the first generated token are provisional.
+    which cells they are, and which of them are final (below the position that comes third), says :func:`chunk_span`.
     """
-    state = torch.full((end - start,), int(CellState.FINAL), dtype=torch.int8)
-    if span and not last:
-        behind = mix64_array(chunk_end_sums(rule, stream, start, end, span, vocabulary) ^ np.uint64(seed))
-        return device_tags(np.concatenate([cell_tags(stream, start, end - len(behind), span, seed), behind])), state
-    final = min(end, max(start, end + 1 - span)) if span else end
-    rest = np.full(end - final, PROVISIONAL, dtype=np.uint64)
-    state[final - start :] = int(CellState.PROVISIONAL)
-    return device_tags(np.concatenate([cell_tags(stream, start, final, span, seed), rest])), state
+    begin, final = chunk_span(begun, row, span)
+    told = 0 if row.last else min(span, row.end - row.start)
+    sums = chunk_end_sums(rule, stream, row.start, row.end, span, vocabulary) if told else np.zeros(0, dtype=np.uint64)
+    tags = np.concatenate([cell_tags(stream, begin, row.end - told, span, seed), mix64_array(sums ^ np.uint64(seed))])
+    state = torch.full((row.end - begin,), int(CellState.FINAL), dtype=torch.int8)
+    unknown = max(0, final - begin)
+    tags[unknown:], state[unknown:] = PROVISIONAL, int(CellState.PROVISIONAL)
+    return device_tags(tags), state, final
 
 
 class TableBuffer:

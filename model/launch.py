@@ -30,9 +30,9 @@ class Launcher:
                 self.note_admitted(request)
             owner = request.owner
             slot = slot_of[owner]
-            drafts = request.spec.drafts
+            drafts, behind = request.spec.drafts, max(0, request.context_length - end)
             context.append(
-                ContextRow(request.request_id, owner, slot, request.cursor, end, last, rows(request), drafts)
+                ContextRow(request.request_id, owner, slot, request.cursor, end, last, rows(request), drafts, behind)
             )
         width, may_verify = 1 + engine.config.drafter.drafts, engine.rules.epoch.may_verify
         generation = [

@@ -112,7 +112,7 @@ class Recorder:
 class ContextRow(NamedTuple):
     """One prompt chunk ``[start, end)`` of a request; ``last`` when it completes the context.
 
-    ``drafts`` off: the drafter stores nothing of it.
+    ``drafts`` off: the drafter stores nothing of it. ``behind`` tokens of the context stand behind the chunk.
     """
 
     request_id: int
@@ -123,6 +123,7 @@ class ContextRow(NamedTuple):
     last: bool
     tables: tuple[TableRow, ...]
     drafts: bool = True
+    behind: int = 0
 
 
 class GenerationRow(NamedTuple):

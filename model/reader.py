@@ -27,6 +27,7 @@ class Reader:
     """What the memory knows of one request: its tokens' tags per column, and what of its pages it verified."""
 
     __slots__ = (
+        "begun",
         "checked_from",
         "draft_final",
         "drafted",
@@ -61,6 +62,7 @@ class Reader:
         self.seeds = seeds  # per column, of its tags
         self.views = [memoryview(column) for column in tags]
         self.draft_final = 0 if claim.fresh else claim.tokens  # drafter cells final below this
+        self.begun = -1  # where its first chunk began, for the drafter
         self.invalid_below = [0] * len(tags)  # per column, positions below were found wrong
         self.checked_from = [claim.tokens] * len(tags)  # cells from here on were verified or written by itself
         self.pending = True  # the next generation row has to look at its whole range

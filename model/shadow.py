@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from model.chunk_cells import chunk_cells
 from model.drafter import Pass
 from model.events import EventLog, Kind
 from model.plan import ContextRow, GenerationRow, Record, StepPlan
 from model.reader import GUARD, LOGGED, MASKED, PROVISIONAL, Reader, vouched_cells
 from model.rules.claim import Claim
 from model.rules.device import Padding, Provisional, Rebase, TableUpload, Trim
-from model.rules.lookahead import chunk_end_sums
 from model.slot_store import SlotStore
 from model.standins import StandIns
 from model.table import TableRow
-from model.tokens import cell_tags, mix64_array, named_seed
+from model.tokens import cell_tags, named_seed
 
 if TYPE_CHECKING:
     from model.invariants.memory import MemoryLaws
@@ -276,7 +276,7 @@ class Shadow(SlotStore):
             if self.twin.kind.slot:
                 shift = self.draft_length[slot] - start  # a slot-local store writes at the slot's own length
             stored = row if self.device.rebase is not Rebase.READS else self.unbased(row)
-            self._write_draft_chunk(stored, reader, column, start, end, shift)
+            self._write_draft_chunk(stored, reader, column, shift)
         self.length[slot] = end
         self.draft_length[slot] = end + shift
         for column in self.columns:
@@ -286,24 +286,9 @@ class Shadow(SlotStore):
             tags.append(flat[slot_at * self.page + last % self.page] & LOGGED if slot_at >= 0 else 0)
         self.log.memory.add((_CHUNK, 5 + len(tags), self.iteration, row.owner, start, end, self.base[slot], *tags))
 
-    def _write_draft_chunk(
-        self, row: ContextRow, reader: Reader, column: Column, start: int, end: int, shift: int
-    ) -> None:
-        span = column.lifecycle.lookahead
-        cells = reader.tags[column.index][start:end]
-        if span and not row.last:
-            cells = cells.copy()
-            sums = chunk_end_sums(self.device.lookahead, reader.stream, start, end, span, self.twin.config.vocabulary)
-            cells[len(cells) - len(sums) :] = mix64_array(sums ^ np.uint64(reader.seeds[column.index]))
-            reader.draft_final = end
-        elif span:
-            reader.draft_final = min(end, max(start, end + 1 - span))
-            if reader.draft_final < end:
-                cells = cells.copy()
-                cells[reader.draft_final - start :] = PROVISIONAL
-        else:
-            reader.draft_final = end
-        self.write_span(row, column, start + shift, end + shift, cells)
+    def _write_draft_chunk(self, row: ContextRow, reader: Reader, column: Column, shift: int) -> None:
+        begin, cells = chunk_cells(row, reader, column, self.device.lookahead, self.twin.config.vocabulary)
+        self.write_span(row, column, begin + shift, row.end + shift, cells)
 
     # -- generation ----------------------------------------------------------------------------------------------
 

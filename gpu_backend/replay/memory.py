@@ -35,6 +35,7 @@ class Known:
     stream: TokenStream
     seeds: list[int]
     tags: list[NDArray[np.uint64]]
+    begun: int = -1  # where its first chunk began, for a drafter that looks ahead
 
 
 class DeviceMemory:

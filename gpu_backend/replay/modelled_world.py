@@ -258,18 +258,10 @@ class JudgedWorld(ModelledWorld):
                 length, drafted, base = (line[row.slot] for line in numbers)
                 lag = length - drafted
                 if finals is not None:
-                    drafted = min(drafted, self._looked_ahead(row, finals[state.place_of[row.owner]]) - lag)
+                    drafted = min(drafted, finals[state.place_of[row.owner]] - lag)
                 for column in self.memory.draft_columns:
                     self._shadow(plan, row, column, (base, drafted, lag))
         return super()._closed(plan, accepted)
-
-    def _looked_ahead(self, row: ContextRow | GenerationRow, final: int) -> int:
-        """Position below which a chain's cells can be right: those below ``final``, of a chunk those whose tokens are
-        all there: the prompt's, and the one that was chosen behind it."""
-        if not isinstance(row, ContextRow):
-            return final
-        known = row.end + 1 if row.last else self.memory.known[row.owner].stream.prompt_length
-        return min(final, known - self.memory.twin.tag_span)
 
     def _shadow(
         self, plan: StepPlan, row: ContextRow | GenerationRow, column: DeviceColumn, span: tuple[int, int, int]

@@ -72,14 +72,18 @@ class Chunks:
         """The drafter's cells of a chunk: the last of them need tokens that stand behind it."""
         memory, span = self.memory, column.life.lookahead
         known = memory.known[row.owner]
-        place = memory.rows.place_of[row.owner]
-        final = min(row.end, max(row.start, row.end + 1 - span)) if span and row.last else row.end
+        place, final = memory.rows.place_of[row.owner], row.end
         if span:
-            told = chunk_tags(
-                memory.rules.lookahead, known.stream, row.start, row.end, last=row.last, span=span,
-                seed=known.seeds[column.index], vocabulary=memory.vocabulary,
+            if known.begun < 0:
+                known.begun = row.start
+            *told, final = chunk_tags(
+                memory.rules.lookahead, known.stream, row, known.begun, span=span, seed=known.seeds[column.index],
+                vocabulary=memory.vocabulary,
             )  # fmt: skip
             cells = sent(told[0], memory.device), sent(told[1], memory.device)
+            again = len(told[0]) - len(position)  # cells before the chunk that wait for its token
+            position = torch.arange(-again, len(position), device=memory.device) + position[:1]
+            slot = torch.full_like(position, row.slot)
         else:
             tag = column.expected[row.slot, row.start : row.end]
             cells = cells_of(torch.ones_like(tag, dtype=torch.bool), tag, memory)

@@ -1,13 +1,20 @@
-"""Rule *lookahead*: what a drafter with D > 0 is fed behind the end of a prompt chunk that is not the last."""
+"""Rule *lookahead*: what a drafter with D > 0 is fed behind the end of a prompt chunk that is not the last.
+
+Whatever it is fed, a cell that depends on a token which nobody generated yet is not final.
+"""
 
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.tokens import TokenStream, prefix_sums, stream_tokens
+
+if TYPE_CHECKING:
+    from model.plan import ContextRow
 
 PLACEHOLDER_SEED = 0x504C414345  # ids a worker finds in its input buffer when nobody hands it the prompt's
 
@@ -43,3 +50,17 @@ def chunk_end_sums(
     carry = int(stream.sums(end - 1, end)[0])
     sums = prefix_sums(ids, end, carry)
     return sums[max(0, span - (end - start)) :]
+
+
+def chunk_span(begun: int, row: ContextRow, span: int) -> tuple[int, int]:
+    """``begin`` and ``final``: a drafter at lookahead ``span`` stores cells ``[begin, row.end)`` of a chunk, and those
+    below ``final`` are final.
+
+    ``begun`` is where the owner's first chunk began. Cell ``i`` is final once token ``i + span`` is there: the
+    context's, or the one that is chosen behind its last chunk. If that chunk is shorter than the lookahead, cells of
+    chunks before it wait for that token; they are stored once more.
+    """
+    context = row.end + row.behind
+    final = min(row.end, max(begun, context - span + row.last))
+    begin = min(row.start, max(begun, context - span)) if row.last else row.start
+    return begin, final

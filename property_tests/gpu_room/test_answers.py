@@ -118,9 +118,11 @@ def looks_alike(device: torch.device, rule: Lookahead) -> None:
         step(world)
         table, wanted = drafter_cells(world, shadow, end)
         reader = shadow.readers[1]
-        tag, state = chunk_tags(
-            rule, reader.stream, start, end, last=end == 40, span=1, seed=reader.seeds[1], vocabulary=4096
-        )
+        row = ContextRow(0, 1, 0, start, end, end == 40, (), True, 40 - end)
+        tag, state, final = chunk_tags(
+            rule, reader.stream, row, 0, span=1, seed=reader.seeds[1], vocabulary=4096
+        )  # fmt: skip
+        assert final == reader.draft_final == end
         rows = torch.zeros(end - start, dtype=torch.int32)
         found = stored(device, table, wanted[:start], rows, start, tag, state)
         assert torch.equal(found[:end], wanted)

@@ -10,10 +10,11 @@ import pytest
 from model.builds import BUILDS, Build
 from model.config import Drafter, PublishPolicy
 from model.ops import World
+from model.reader import PROVISIONAL
 from model.rules.keys import KeysRule, MatchBackoff, ShiftedStream
 from model.rules.lookahead import PLACEHOLDER_SEED, Lookahead, behind_chunk, chunk_end_sums, chunk_inputs
 from model.tokens import stream_tokens
-from property_tests.model_core.helpers import codes, config, serve, spec, stream, view, world
+from property_tests.model_core.helpers import codes, config, serve, spec, step, stream, submit, view, world
 
 DRAFTERS = {0: Drafter("pard", 3, None), 1: Drafter("eagle3", 3, None)}
 PROTOCOLS = [MatchBackoff(), ShiftedStream()]
@@ -158,6 +159,46 @@ def test_cells_at_the_end_of_a_chunk_depend_on_the_tokens_behind_it(lookahead: i
     assert right.tolist() == tokens.sums(end - cells + lookahead, end + lookahead).tolist()
     wrong = chunk_end_sums(Lookahead.PLACEHOLDER, tokens, start, end, lookahead, 4096)
     assert not np.isin(wrong, right).any()
+
+
+# How many cells of 13 tokens are final behind each chunk, by lookahead and budget: those that the prompt's tokens say,
+# at its end one more. A budget of 4 ends chunks at 4, 8, 12 and 13.
+ENDS = {
+    (1, 4): [4, 8, 12, 13],
+    (2, 4): [4, 8, 11, 12],
+    (3, 4): [4, 8, 10, 11],
+    (4, 4): [4, 8, 9, 10],
+    (6, 4): [4, 7, 7, 8],
+    (2, 8): [8, 12],
+}
+
+
+@pytest.mark.parametrize("rule", Lookahead)
+@pytest.mark.parametrize(("lookahead", "budget"), ENDS)
+def test_cells_that_wait_for_a_token_nobody_generated_are_provisional(
+    lookahead: int, budget: int, rule: Lookahead
+) -> None:
+    """A last chunk may be shorter than the lookahead: then cells of chunks before it wait for what is chosen, too."""
+    build = replace(BUILDS["unified"], rules=replace(BUILDS["unified"].rules, lookahead=rule))
+    serving = world(config(drafter=drafter(lookahead), chunk_unit=1, max_num_tokens=budget), build)
+    assert serving.watch is not None
+    submit(serving, spec(0, 13, 12))
+    shadow, found, end = serving.watch.shadow, list[int](), 0
+    while end < 13:
+        (row,) = step(serving).context
+        end, reader = row.end, shadow.readers[row.owner]
+        pages = serving.engine.twin.rows(serving.engine.owners[row.owner])[1].view
+        cells = shadow.cells[shadow.pool_of[1]][list(pages)].reshape(-1)[:end]
+        final = np.flatnonzero(cells != PROVISIONAL)
+        assert final.tolist() == list(range(len(final))) and reader.draft_final == len(final)
+        told = cells[: len(final)] == reader.tags[1][: len(final)]
+        assert told.all() or rule is Lookahead.PLACEHOLDER
+        found.append(len(final))
+    assert found == ENDS[lookahead, budget]
+    if rule is Lookahead.PROMPT:
+        step(serving, 3)
+        step(serving, 2)
+        assert codes(serving) == set()
 
 
 @pytest.mark.parametrize("keys", PROTOCOLS, ids=lambda rule: rule.name)
