@@ -103,7 +103,7 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
         order = replace(
             order_of(builds, faults, conditions, tier, weights), prompts=prompts, tokens=tokens,
             device=None if device is None else device.value, exact=exact, graphs=False if eager else None, seed=seed,
-            sampling=_names(sampling, RULES, "rule", "kvtwin al --help"), temperature=temperature, calibrate=calibrate,
+            sampling=_some(sampling, RULES, "rule", "kvtwin al --help"), temperature=temperature, calibrate=calibrate,
             drafters=None if drafters is None else kinds_of(drafters), spans=spans,
         )  # fmt: skip
         from reports import al as tables
@@ -157,7 +157,7 @@ def kinds_of(told: str) -> tuple[str, ...]:
     from model.drafter import KINDS
     from scenarios.errors import InputError
 
-    chosen = _names(told, (*DRAFTERS, *KINDS), "drafter", "kvtwin al --help") if told != ALL else tuple(DRAFTERS)
+    chosen = _some(told, (*DRAFTERS, *KINDS), "drafter", "kvtwin al --help") if told != ALL else tuple(DRAFTERS)
     for name in chosen:
         if name not in DRAFTERS:
             problem = f"expected one of {', '.join(DRAFTERS)}, found {name}: the sim serves it, and it has no module"
@@ -169,7 +169,7 @@ def _builds(told: str) -> tuple[str, ...]:
     """Builds of a list with commas; none for ``none``."""
     from sim.rulespec import find
 
-    names = () if told == NO else tuple(name.strip() for name in told.split(","))
+    names = () if told == NO else tuple(dict.fromkeys(name.strip() for name in told.split(",")))
     for name in names:
         find(name)
     return names
@@ -182,8 +182,18 @@ def _names(told: str, known: Collection[str], what: str, listed_by: str) -> tupl
 
     if told in (ALL, NO):
         return tuple(known) if told == ALL else ()
-    chosen = tuple(name.strip().removeprefix("fault:") for name in told.split(","))
+    chosen = tuple(dict.fromkeys(name.strip().removeprefix("fault:") for name in told.split(",")))
     for name in chosen:
         if name not in known:
             raise InputError(f"{what}s", 0, "", unknown_name(what, name, known, listed_by))
+    return chosen
+
+
+def _some(told: str, known: Collection[str], what: str, listed_by: str) -> tuple[str, ...]:
+    """The same, where nothing can be done without one."""
+    from scenarios.errors import InputError
+
+    chosen = _names(told, known, what, listed_by)
+    if not chosen:
+        raise InputError(f"{what}s", 0, "", f"expected at least one, found {told}")
     return chosen

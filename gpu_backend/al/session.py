@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import platform
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed, wait
 from dataclasses import replace
 from typing import Any
 
@@ -37,19 +37,31 @@ ON_CUDA, ON_CPU = (256, 128), (8, 32)  # requests of a condition and tokens of e
 def measure(order: Order, progress: Progress | None = None) -> Told:
     """Run what is ordered; InputError, in one line, for what cannot be measured.
 
-    On a GPU every kind of drafter has a process of its own: what takes time is what the host does for each row.
+    On a GPU every kind of drafter has a process of its own: what takes time is what the host does for each row. What
+    Ctrl-C leaves is what was finished.
     """
     kinds = kinds_of(order)
     if len(kinds) == 1 or require_order(ReplayOrder(order.device)).type != "cuda":
         return measure_here(order, progress)
-    parts = [replace(order, drafters=(kind,)) for kind in kinds]
+    return measure_apart([replace(order, drafters=(kind,)) for kind in kinds], progress)
+
+
+def measure_apart(parts: Sequence[Order], progress: Progress | None = None) -> Told:
+    """Each of ``parts`` in a process of its own, which Ctrl-C in a terminal reaches as well."""
+    cut = False
     with ProcessPoolExecutor(len(parts), multiprocessing.get_context("spawn")) as pool:
-        told = list[Told]()
-        for number, part in enumerate(pool.map(measure_here, parts), 1):
-            told.append(part)
-            if progress is not None:
-                progress(number, len(parts))
-    return joined(told)
+        running = [pool.submit(measure_here, part) for part in parts]
+        try:
+            for number, _ in enumerate(as_completed(running), 1):
+                if progress is not None:
+                    progress(number, len(parts))
+        except KeyboardInterrupt:
+            cut = True
+            wait(running)  # they end with what they have
+    told = [one.result() for one in running if not cut or one.exception() is None]
+    if not told:
+        raise KeyboardInterrupt
+    return replace(joined(told), interrupted=cut or any(part.interrupted for part in told))
 
 
 def joined(parts: Sequence[Told]) -> Told:
@@ -83,17 +95,21 @@ def measure_here(order: Order, progress: Progress | None = None) -> Told:
         results = experiment.measure(ask, ran)
         done += len(results.arms)
         head = {"drafter": kind, "decoding": decoding}
-        told.arms.extend(head | row_of(arm, ask.seed) | caught(ask, results, arm) for arm in results.arms)
         told.hits.extend(head | row for row in hit_rows(results))
         told.cold.setdefault(kind, {})[decoding] = {
             name: run.measured.table()
             | {"seconds": round(run.seconds, 3), "device_seconds": round(run.device_seconds, 3), "steps": run.steps}
             for name, run in results.cold.items()
         }
+        try:
+            for arm in results.arms:
+                told.arms.append(head | row_of(arm, ask.seed) | caught(ask, results, arm))
+            if order.calibrate and kind not in told.calibrations and not results.interrupted:
+                told.calibrations[kind] = calibration(ask, results)
+        except KeyboardInterrupt:
+            results.interrupted = True
         if results.interrupted:
             return replace(told, interrupted=True)
-        if order.calibrate and kind not in told.calibrations:
-            told.calibrations[kind] = calibration(ask, results)
     return told
 
 

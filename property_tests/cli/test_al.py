@@ -89,6 +89,8 @@ def test_requests_too_short_for_a_real_draft_have_no_acceptance_length(kvtwin: C
 def test_without_a_correct_build_nothing_is_checked(kvtwin: Command) -> None:
     answer = kvtwin("al", "--tier", "t0", *QUICK, "--builds", "none", "--faults", "raw-keys", "--json")
     assert answer.code == 3 and answer.json()["arms"][0]["verdict"] == "costs nothing"
+    twice = ("--builds", "none", "--faults", "raw-keys,fault:raw-keys", "--drafters", "dflash,dflash", "--json")
+    assert len(kvtwin("al", "--tier", "t0", *QUICK, *twice).json()["arms"]) == 1
 
 
 def arm(condition: str, build: str, length: float, low: float, high: float, prefilled: int = 100) -> dict[str, Any]:
@@ -121,6 +123,8 @@ def test_figures_of_the_seeds_stand_beside_what_was_measured_and_are_not_called_
     ("options", "said"),
     [
         ((), "expected --tier or --weights, found neither"),
+        (("--tier", "t0", "--drafters", "none"), "drafters: expected at least one, found none"),
+        (("--tier", "t0", "--sampling", "none"), "rules: expected at least one, found none"),
         (("--tier", "t0", "--weights", "x"), "expected --tier or --weights, found both"),
         (("--tier", "t0", "--faults", "store-at-zer"), "did you mean 'store-at-zero'?"),
         (("--tier", "t0", "--builds", "unifie"), "did you mean 'unified'?"),

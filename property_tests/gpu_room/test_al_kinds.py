@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
 import pytest
 
@@ -40,3 +42,29 @@ def test_faults_of_slots_are_run_for_drafters_in_slots_alone() -> None:
         "eagle3": set(DEFAULT_FAULTS) - SLOTS, "mtp": set(DEFAULT_FAULTS) - SLOTS,
     }  # fmt: skip
     assert "store-at-zero" in SLOTS and "placeholder-lookahead" not in SLOTS
+
+
+@pytest.mark.parametrize(
+    ("where", "call", "left"),
+    [
+        ("gpu_backend.al.experiment.run", 3, ["unified"]),
+        ("gpu_backend.al.session.caught_by", 2, ["unified", "fault:placeholder-lookahead"]),
+        ("gpu_backend.al.session.calibrate", 1, ["unified", "fault:placeholder-lookahead", "fault:raw-keys"]),
+    ],
+    ids=["a run", "the laws", "the calibration"],
+)
+def test_ctrl_c_leaves_what_was_finished(
+    monkeypatch: pytest.MonkeyPatch, where: str, call: int, left: list[str]
+) -> None:
+    def cut(*told: Any, **more: Any) -> Any:
+        asked.append(1)
+        if len(asked) == call:
+            raise KeyboardInterrupt
+        return usual(*told, **more)
+
+    module, name = where.rsplit(".", 1)
+    asked, usual = list[int](), getattr(import_module(module), name)
+    monkeypatch.setattr(where, cut)
+    told = measure_here(replace(ORDER, drafters=("dflash", "mtp"), calibrate=True))
+    assert [row["build"] for row in told.arms] == left and told.interrupted and told.exit_code == 130
+    assert list(told.cold) == ["dflash"] and not told.calibrations
