@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
         json: Json = False,
     ) -> None:
         """Hold weights to the SHA-256 on their card; with --out, ship a training: weights, card, page and losses."""
-        from gpu_backend.shipped.card import DRAFTERS, HOME, TARGET, TOKENS, card_of, checked
+        from gpu_backend.shipped.card import CARD, DRAFTERS, HOME, TARGET, TOKENS, card_of, checked
         from gpu_backend.shipped.pack import sizes_of
         from reports import shipping
         from reports.document import dump
@@ -34,6 +34,8 @@ def register(app: typer.Typer) -> None:
         if not card:
             raise InputError(str(folder), 0, "weights", "expected a folder with card.json in it, found none")
         found = checked(folder, (TARGET, TOKENS, *DRAFTERS.values()))
+        if not found:
+            raise InputError(str(folder / CARD), 0, "sha256", "expected files of weights, found none")
         sizes = {name: size for name, size in sizes_of(folder).items() if name in found}
         if json:
             print(dump({"folder": str(folder), "files": sizes, "bytes": sum(sizes.values()), "sha256": found}), end="")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ HOME = Path(__file__).parents[1] / "weights"  # a folder for each tier
 CARD = "card.json"
 TARGET, TOKENS = "target", "tokens"
 DRAFTERS = {"dflash": "drafter", "dspark": "drafter-dspark", "eagle3": "drafter-eagle3", "mtp": "drafter-mtp"}
-WEIGHTS = "*.safetensors"
+WEIGHTS, CONFIG = "*.safetensors", "config.json"
 
 
 def card_of(folder: Path) -> dict[str, Any]:
@@ -37,10 +37,11 @@ def card_of(folder: Path) -> dict[str, Any]:
 def checked(folder: Path, parts: Sequence[str]) -> dict[str, str]:
     """SHA-256 of the files in ``parts`` of ``folder`` that its card names, by path below it.
 
-    InputError, in one line, for one of them that is not the file on the card, or is not there; and for weights that the
-    card does not name beside some that it does.
+    InputError, in one line, for one of them that is not the file on the card, or is not there; and for weights and
+    configurations in them that a card passes over: nothing would hold them to anything.
     """
-    named = {name: told for name, told in card_of(folder).get("sha256", {}).items() if name.split("/")[0] in parts}
+    card = card_of(folder)
+    named = {name: told for name, told in card.get("sha256", {}).items() if name.split("/")[0] in parts}
     found = {name: digest_of(folder / name) for name in named}
     for name, told in named.items():
         if found[name] != told:
@@ -49,11 +50,19 @@ def checked(folder: Path, parts: Sequence[str]) -> dict[str, str]:
                 "it is damaged, or was trained behind the card, which `kvtwin train evaluate` writes anew"
             )
             raise InputError(str(folder / name), 0, "", problem)
-    known = {name.split("/")[0] for name in named}
-    for path in weights_in(folder, [part for part in parts if part in known]):
-        if str(path.relative_to(folder)) not in named:
-            raise InputError(str(path), 0, "", f"expected no weights beside those on {CARD}")
+    if card:
+        _require_named(folder, [part for part in parts if part != TOKENS], named)
     return found
+
+
+def _require_named(folder: Path, parts: Sequence[str], named: Collection[str]) -> None:
+    """InputError unless weights and configurations in ``parts`` of ``folder`` are all among the ``named`` ones."""
+    for path in weights_in(folder, parts):
+        if path.relative_to(folder).as_posix() not in named:
+            raise InputError(str(path), 0, "", f"expected no weights beside those on {CARD}")
+    for part in parts:
+        if (path := folder / part / CONFIG).exists() and f"{part}/{CONFIG}" not in named:
+            raise InputError(str(path), 0, "", f"expected a configuration that is on {CARD}, found one that is not")
 
 
 def weights_in(folder: Path, parts: Sequence[str]) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from gpu_backend.tier2.convert import convert
 from gpu_backend.tier2.wheel import PACKAGE
 from gpu_backend.train import corpus, drafter_stage, target_stage, tokens
-from gpu_backend.train.card import write_card
+from gpu_backend.train.card import renew_card, write_card
 from gpu_backend.train.evaluate import evaluate
 from gpu_backend.train.files import CORPUS, require_folder
 from gpu_backend.train.recipe import RECIPES, Recipe
@@ -50,13 +51,23 @@ def run(
         write_card(folder, recipe, told)
         return told
     order = Order(folder, seconds, schedule, seed, place)
+    try:
+        left = _weights(stage, order, recipe, kind, wheel, say)
+    except KeyboardInterrupt:
+        with contextlib.suppress(InputError):  # what was learnt is kept, with a card or without
+            renew_card(folder, recipe)
+        raise
+    renew_card(folder, recipe)
+    return left
+
+
+def _weights(stage: str, order: Order, recipe: Recipe, kind: str, wheel: Path | None, say: Say) -> dict[str, Any]:
+    """Make the weights of the target, or of a drafter; returns what is to be told of them."""
     if wheel is not None:
-        return convert(folder, recipe, wheel)
+        return convert(order.folder, recipe, wheel)
     if stage == "target":
         return target_stage.train(order, recipe, say)
-    left = drafter_stage.train(order, recipe, say, kind)
-    write_card(folder, recipe)
-    return left
+    return drafter_stage.train(order, recipe, say, kind)
 
 
 def require_wheel(stage: str, recipe: Recipe, wheel: Path | None) -> None:

@@ -128,6 +128,7 @@ def test_ctrl_c_keeps_what_a_drafter_learnt_and_the_next_run_goes_on_with_what_w
         return usual(*arguments)
 
     asked, usual = list[int](), drafter_stage.batch
+    (folder / "corpus/manifest.json").write_text("{}")
     assert kvtwin("train", "target", *SIZE, *HERE, "--seconds", "0.1").code == 0
     with monkeypatch.context() as patch:
         patch.setattr(drafter_stage, "batch", third_is_cut)
@@ -135,7 +136,10 @@ def test_ctrl_c_keeps_what_a_drafter_learnt_and_the_next_run_goes_on_with_what_w
     assert answer.code == 130 and answer.err.endswith("kvtwin: interrupted\n")
     left = json.loads((folder / "drafter-eagle3/progress.json").read_text())
     assert (left["kind"], left["steps"]) == ("eagle3", 2)
+    assert kvtwin("weights", folder).code == 0, "the card is of what was kept"
     answer = kvtwin("train", "drafter", "--kind", "eagle3", *SIZE, *HERE, "--seconds", "0.1")
     assert f"drafter-eagle3: {TINY.on_policy} sequences of the target's own were there" in answer.err
     left = json.loads((folder / "drafter-eagle3/progress.json").read_text())
     assert left["steps"] >= 3 and len(left["runs"]) == 2
+    assert kvtwin("train", "target", *SIZE, *HERE, "--seconds", "0.1").code == 0
+    assert kvtwin("weights", folder).code == 0, "and of a target that learnt on"

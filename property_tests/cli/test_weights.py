@@ -111,3 +111,26 @@ def test_files_that_are_too_large_are_not_shipped(tmp_path: Path) -> None:
     more = {f"drafter-mtp/{part}": MOST_FILE for part in "ab"}
     with pytest.raises(InputError, match="at most 56,000,000 bytes of all weights"):
         require_sizes(tmp_path, pair | more)
+
+
+def test_a_card_that_passes_over_weights_is_refused(kvtwin: Command, training: Path, tmp_path: Path) -> None:
+    shipped = tmp_path / "t9"
+    assert kvtwin("weights", training, "--out", shipped).code == 0
+    card = card_of(shipped)
+    told = {
+        "drafter/model.safetensors": "expected no weights beside those on card.json",
+        "target/config.json": "expected a configuration that is on card.json, found one that is not",
+    }
+    for name, problem in told.items():
+        hashes = {file: digest for file, digest in card["sha256"].items() if file != name}
+        (shipped / "card.json").write_text(json.dumps(card | {"sha256": hashes}))
+        for command in (("weights",), ("al", "--device", "cpu", "--weights")):
+            answer = kvtwin(*command, shipped)
+            assert (answer.code, answer.err) == (2, f"kvtwin: {shipped / name}: {problem}\n")
+    hashes = {file: digest for file, digest in card["sha256"].items() if not file.startswith("drafter/")}
+    (shipped / "card.json").write_text(json.dumps(card | {"sha256": hashes}))
+    assert told["drafter/model.safetensors"] in kvtwin("weights", shipped).err, "nor may a whole drafter be left out"
+    for part in ("target", "drafter"):
+        shutil.rmtree(shipped / part)
+    (shipped / "card.json").write_text('{"sha256": {}}')
+    assert "card.json: sha256: expected files of weights, found none" in kvtwin("weights", shipped).err
