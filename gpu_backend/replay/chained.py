@@ -97,14 +97,15 @@ class ChainedRows(ModelRows):
     def _ahead(self, row: ContextRow, again: int) -> np.ndarray:
         """Tokens that the last ``again`` positions before a chunk and its own look ahead to, int64 ``[n, D]``.
 
-        Behind the chunk stands what the build's rule feeds, or, behind a prompt, the token that was chosen (-1 where
-        the pass itself says which) and nothing yet, for which 0 stands.
+        Behind the chunk stands what the build's rule feeds, or, behind a context, the token that was chosen (-1 where
+        the pass itself says which). Where there is nothing yet stands 0.
         """
         depth, known = self.chain.depth, self.memory.known[row.owner]
         stream, output = known.stream, known.spec.output
         behind = np.zeros(depth, dtype=np.int64)
         if not row.last:
             behind[:] = behind_chunk(self.memory.rules.lookahead, stream, row.end, depth, self.memory.vocabulary)
+            behind[row.behind :] = 0  # nor does a second run know what nobody generated yet
         elif self.told and row.end < stream.prompt_length + len(output):
             behind[0] = stream.tokens(row.end, row.end + 1)[0]
         else:

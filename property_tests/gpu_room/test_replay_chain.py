@@ -40,7 +40,7 @@ workload:
   concurrency: 1
   prefixes: {{shared: 17}}
   sessions:
-    - {{name: work, copies: 2, prompt: [shared, 6], output: 8}}
+    - {{name: work, copies: 2, prompt: [shared, 4], output: 8}}
 acceptance: {{forced: 2}}
 """
 DISTURBED = """
@@ -60,7 +60,7 @@ disturbances:
 
 
 def prefixed(geometry: str, budget: int) -> Scenario:
-    """A prompt of 23 tokens in chunks of at most ``budget``, and another one that finds 17 of them."""
+    """A prompt of 21 tokens in chunks of at most ``budget``, and another one that finds 17 of them."""
     deep = "drafter: {chain: 3, drafts: 3}\n" if geometry == DEEP else ""
     return scenario_of(PREFIXED.format(geometry=geometry, budget=budget) + deep)
 
@@ -82,7 +82,7 @@ def assert_plain(scenario: Scenario, replayed: Replayed) -> None:
         assert trace and trace == steps[1 : 1 + len(trace)]
 
 
-# 23 = 11 + 11 + 1: of the last cell of the second chunk no prompt says all tokens that it needs
+# 21 = 11 + 9 + 1: what the last cells of the second chunk need beyond the prompt, the last chunk chooses
 @pytest.mark.parametrize(("geometry", "budget"), [
     (EAGLE3, 11), (EAGLE3, 5), (EAGLE, 32), (MTP, 11), (MTP, 7), (DEEP, 11),
 ])  # fmt: skip
