@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpu_backend.al.order import Order
 
 ALL, NO = "all", "none"
+HELP = "kvtwin al --help"
 RULES = ("greedy", "token", "block", "match")  # of acceptance
 
 
@@ -38,7 +39,13 @@ Faults = Annotated[
     typer.Option("--faults", metavar="A,B,C", help="Faults, all or none; by default a dozen that reuse shows."),
 ]
 Conditions = Annotated[
-    str | None, typer.Option("--conditions", metavar="A,B,C", help="Some of the conditions; by default all.")
+    str | None,
+    typer.Option(
+        "--conditions",
+        metavar="A,B,C",
+        help="By default all: repeat, two-turn, short-tail, long-tail, branch, suspend, host-load, transfer, agentic, "
+        "chunked.",
+    ),
 ]
 Tiers = Annotated[
     Tier | None,
@@ -103,7 +110,7 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
         order = replace(
             order_of(builds, faults, conditions, tier, weights), prompts=prompts, tokens=tokens,
             device=None if device is None else device.value, exact=exact, graphs=False if eager else None, seed=seed,
-            sampling=_some(sampling, RULES, "rule", "kvtwin al --help"), temperature=temperature, calibrate=calibrate,
+            sampling=_some(sampling, RULES, "sampling", "a rule", HELP), temperature=temperature, calibrate=calibrate,
             drafters=None if drafters is None else kinds_of(drafters), spans=spans,
         )  # fmt: skip
         from reports import al as tables
@@ -134,10 +141,10 @@ def order_of(
         raise InputError("al", 0, "weights", f"expected --tier or --weights, found {found}")
     correct = [name for name, build in BUILDS.items() if build.correct]
     named = (*correct, *EXPERIMENTS) if builds is None else _builds(builds)
-    wrong = DEFAULT_FAULTS if faults is None else _names(faults, FAULTS, "fault", "kvtwin faults")
+    wrong = DEFAULT_FAULTS if faults is None else _names(faults, FAULTS, "faults", "a fault", "kvtwin faults")
     chosen = tuple(CONDITIONS)
     if conditions is not None:
-        chosen = _names(conditions, CONDITIONS, "condition", "kvtwin al --help")
+        chosen = _names(conditions, CONDITIONS, "conditions", "a condition", HELP)
     return Order(_folder_of(tier, weights), named, wrong, chosen)
 
 
@@ -157,7 +164,7 @@ def kinds_of(told: str) -> tuple[str, ...]:
     from model.drafter import KINDS
     from scenarios.errors import InputError
 
-    chosen = _some(told, (*DRAFTERS, *KINDS), "drafter", "kvtwin al --help") if told != ALL else tuple(DRAFTERS)
+    chosen = _some(told, (*DRAFTERS, *KINDS), "drafters", "a drafter", HELP) if told != ALL else tuple(DRAFTERS)
     for name in chosen:
         if name not in DRAFTERS:
             problem = f"expected one of {', '.join(DRAFTERS)}, found {name}: the sim serves it, and it has no module"
@@ -175,7 +182,7 @@ def _builds(told: str) -> tuple[str, ...]:
     return names
 
 
-def _names(told: str, known: Collection[str], what: str, listed_by: str) -> tuple[str, ...]:
+def _names(told: str, known: Collection[str], option: str, what: str, listed_by: str) -> tuple[str, ...]:
     """Names of a list with commas; ``all`` of them, or ``none``."""
     from scenarios.errors import InputError
     from scenarios.names import unknown_name
@@ -185,15 +192,15 @@ def _names(told: str, known: Collection[str], what: str, listed_by: str) -> tupl
     chosen = tuple(dict.fromkeys(name.strip().removeprefix("fault:") for name in told.split(",")))
     for name in chosen:
         if name not in known:
-            raise InputError(f"{what}s", 0, "", unknown_name(what, name, known, listed_by))
+            raise InputError(option, 0, "", unknown_name(what, name, known, listed_by))
     return chosen
 
 
-def _some(told: str, known: Collection[str], what: str, listed_by: str) -> tuple[str, ...]:
+def _some(told: str, known: Collection[str], option: str, what: str, listed_by: str) -> tuple[str, ...]:
     """The same, where nothing can be done without one."""
     from scenarios.errors import InputError
 
-    chosen = _names(told, known, what, listed_by)
+    chosen = _names(told, known, option, what, listed_by)
     if not chosen:
-        raise InputError(f"{what}s", 0, "", f"expected at least one, found {told}")
+        raise InputError(option, 0, "", f"expected at least one, found {told}")
     return chosen

@@ -36,6 +36,7 @@ KINDS = {  # of the comparison by kind of drafter
     "prefilled": "prefilled",
     "caught": "law",
 }
+COLD = ("AL16", "AL32", "AL64", "AL128", "AL")
 LEGEND = (
     "first: tokens of the first step of real drafts; prefilled, cached: tokens of target/drafter; law: those that see "
     "a fault in the sim, the first one first"
@@ -96,8 +97,8 @@ def pools(row: Row, what: str) -> str | None:
 
 def cold_line(row: Row) -> str:
     """The figures of the cold run of a row."""
-    lengths = ", ".join(f"{name} {number(row[f'{name}_cold'])}" for name in ("AL16", "AL32", "AL64", "AL128", "AL"))
-    return f"cold: {lengths}, first step {number(row['first_cold'])}"
+    *told, first = (number(row[f"{name}_cold"]) or NONE for name in (*COLD, "first"))
+    return f"cold: {', '.join(f'{name} {length}' for name, length in zip(COLD, told, strict=True))}, first step {first}"
 
 
 def number(value: float | None) -> str | None:

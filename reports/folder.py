@@ -27,7 +27,10 @@ def stamp(folder: Path, kind: str) -> None:
 
 
 def check_target(target: Path) -> None:
-    """Refuse a target that would destroy something that kvtwin did not write; call it before any work."""
+    """Refuse a target that would destroy something that kvtwin did not write, and a new one that cannot be made.
+
+    Call it before any work.
+    """
     if target.is_symlink():
         raise InputError(str(target), 0, "", "expected a folder to write to, found a symbolic link")
     try:
@@ -38,8 +41,16 @@ def check_target(target: Path) -> None:
                 raise InputError(str(target), 0, "", problem)
         elif target.exists():
             raise InputError(str(target), 0, "", "expected a folder to write to, found a file")
+        else:
+            _try(target)
     except OSError as error:
         raise InputError(str(target), 0, "", f"cannot write here: {reason_of(error)}") from error
+
+
+def _try(target: Path) -> None:
+    """Make a folder where the results will be prepared, and take it away; OSError where none can be made."""
+    above = next(path for path in target.absolute().parents if path.exists())
+    Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=above)).rmdir()
 
 
 def check_apart(target: Path, sources: Iterable[Path]) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from gpu_backend.al import seeds
-from gpu_backend.al.order import Told
+from gpu_backend.al.order import CONDITIONS, Told
+from gpu_backend.shipped.card import DRAFTERS
 from property_tests.cli.conftest import Command
 
 QUICK = ("--device", "cpu", "--prompts", "2", "--tokens", "6", "--conditions", "repeat")
@@ -79,11 +80,12 @@ def test_a_single_hit_has_a_change_and_no_interval(kvtwin: Command, tmp_path: Pa
     assert row["cached_target"] == 2 * 16 - 2 * 4 + 1, "two windows less two pages, and a token behind the page"
 
 
-def test_requests_too_short_for_a_real_draft_have_no_acceptance_length(kvtwin: Command) -> None:
+def test_requests_too_short_for_a_real_draft_have_no_acceptance_length(kvtwin: Command, tmp_path: Path) -> None:
     few = ("--prompts", "2", "--tokens", "2", "--conditions", "repeat", "--builds", "mirror-21281,paired-22")
-    answer = kvtwin("al", "--tier", "t0", "--device", "cpu", *few, "--faults", "none", "--json")
+    answer = kvtwin("al", "--tier", "t0", "--device", "cpu", *few, "--faults", "none", "--out", tmp_path / "al")
     assert answer.code in (0, 3), answer.err
-    assert {row["AL_change"] for row in answer.json()["arms"]} == {None}
+    assert {row["AL_change"] for row in json.loads((tmp_path / "al/al.json").read_text())["arms"]} == {None}
+    assert "cold: AL16 –, AL32 –, AL64 –, AL128 –, AL –, first step –" in answer.out and "None" not in answer.out
 
 
 def test_without_a_correct_build_nothing_is_checked(kvtwin: Command) -> None:
@@ -124,11 +126,13 @@ def test_figures_of_the_seeds_stand_beside_what_was_measured_and_are_not_called_
     [
         ((), "expected --tier or --weights, found neither"),
         (("--tier", "t0", "--drafters", "none"), "drafters: expected at least one, found none"),
-        (("--tier", "t0", "--sampling", "none"), "rules: expected at least one, found none"),
+        (("--tier", "t0", "--sampling", "none"), "sampling: expected at least one, found none"),
         (("--tier", "t0", "--weights", "x"), "expected --tier or --weights, found both"),
         (("--tier", "t0", "--faults", "store-at-zer"), "did you mean 'store-at-zero'?"),
         (("--tier", "t0", "--builds", "unifie"), "did you mean 'unified'?"),
         (("--tier", "t0", "--conditions", "repaet"), "did you mean 'repeat'?"),
+        (("--tier", "t0", "--sampling", "golden"), "sampling: expected a rule (did you mean 'token'?), found"),
+        (("--tier", "t0", "--out", "file/al"), "file/al: cannot write here: not a directory"),
         (("--tier", "t0", "--drafters", "pard"), "found pard: the sim serves it, and it has no module"),
         (("--tier", "t0", "--drafters", "dflahs"), "did you mean 'dflash'?"),
         (
@@ -138,5 +142,11 @@ def test_figures_of_the_seeds_stand_beside_what_was_measured_and_are_not_called_
     ],
 )
 def test_what_cannot_be_measured_is_one_line(kvtwin: Command, options: tuple[str, ...], said: str) -> None:
+    Path("file").write_text("")
     answer = kvtwin("al", "--device", "cpu", *options)
     assert answer.code == 2 and said in answer.err and answer.err.count("\n") == 1
+
+
+def test_the_help_lists_the_names_that_an_unknown_one_is_sent_to(kvtwin: Command) -> None:
+    told = kvtwin("al", "--help").out
+    assert all(name in told for name in (*CONDITIONS, *DRAFTERS, "greedy", "token", "block", "match"))
