@@ -60,7 +60,8 @@ def test_a_function_fits_on_a_screen() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    assert [path for path, tree in trees().items() if tree.body and not ast.get_docstring(tree)] == []
+    empty = {name(path) for path in sources() if not path.read_text().strip()}
+    assert [path for path, tree in trees().items() if path not in empty and not ast.get_docstring(tree)] == []
 
 
 @pytest.mark.parametrize("pattern", [MACHINE_PATH, LEFTOVER], ids=["machine path", "leftover"])

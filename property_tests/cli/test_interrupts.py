@@ -128,12 +128,12 @@ def test_a_closed_standard_output_is_one_line() -> None:
     assert done.stderr == "kvtwin: cannot write to standard output: Bad file descriptor\n"
 
 
+COMPARED = ("compare", "hello", "--builds", "target-only,unified")
+
+
 @pytest.mark.parametrize(
     ("encoding", "commands"),
-    [
-        ("latin-1", [("run", "hello")]),
-        ("ascii", [("run", "hello"), ("compare", "hello", "--builds", "target-only,unified"), ("faults",)]),
-    ],
+    [("latin-1", [("run", "hello"), COMPARED]), ("ascii", [("run", "hello"), COMPARED, ("faults",)])],
 )
 def test_an_encoding_without_our_dashes_and_boxes_ends_no_run(encoding: str, commands: list[tuple[str, ...]]) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": encoding}

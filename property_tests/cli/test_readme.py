@@ -66,6 +66,7 @@ def test_the_commands_run_one_after_the_other(
     """
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     (tmp_path / "docs").symlink_to(ROOT / "docs")
+    assert any(map(ASKS_A_SHELL.search, KVTWIN)), "one at least starts the kvtwin that is installed"
     wrong = []
     for command in group:
         stated = re.search(r"# exits (\d)", command)

@@ -82,14 +82,17 @@ def test_the_base_inside_the_kernel_equals_a_rebased_table(
 @given(data=st.data())
 def test_a_poisoned_slot_in_reach_shows_in_the_output(device: torch.device, data: st.DataObject) -> None:
     splits = data.draw(st.sampled_from((1, 3)))
-    case = AttentionCase((3, 2), (40, 21), heads=2, kv_heads=1, bases=(1, 0), splits=splits)
+    kv_heads = data.draw(st.sampled_from((1, 2)))
+    case = AttentionCase((3, 2), (40, 21), heads=2 * kv_heads, kv_heads=kv_heads, bases=(1, 0), splits=splits)
+    head = data.draw(st.integers(0, kv_heads - 1))
     row = data.draw(st.integers(0, 1))
     position = data.draw(st.integers(0, case.past[row]))
     call = build(case, device, 1)
     page = int(call.table[row, case.bases[row] + position // case.page_size])
-    call.v_cache[page, position % case.page_size] = float("nan")
+    call.v_cache[page, position % case.page_size, head] = float("nan")
     for launch in launches(case, call):
         launch()
     begin, end = int(call.cu_query[row]), int(call.cu_query[row + 1])
-    assert call.out[begin:end].isnan().any()
-    assert not torch.cat([call.out[:begin], call.out[end:]]).isnan().any()
+    assert call.out[begin:end, 2 * head : 2 * head + 2].isnan().any()
+    call.out[begin:end, 2 * head : 2 * head + 2] = 0
+    assert not call.out.isnan().any(), "no other row, and no other head"

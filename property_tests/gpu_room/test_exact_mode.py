@@ -59,9 +59,12 @@ def test_a_prompt_in_two_chunks_equals_the_prompt_in_one(prompt: AttentionCall, 
     assert torch.equal(whole, torch.cat([first, second]))
 
 
-def test_a_row_alone_equals_the_row_in_a_batch(prompt: AttentionCall) -> None:
-    alone = run(rows_of(prompt, [(30, 38)]), PROMPT)
-    batch = run(rows_of(prompt, [(3, 9), (30, 38), (0, 1)]), PROMPT)
+@pytest.mark.parametrize("kv_heads", [1, 2])
+def test_a_row_alone_equals_the_row_in_a_batch(device: torch.device, kv_heads: int) -> None:
+    case = replace(PROMPT, heads=2 * kv_heads, kv_heads=kv_heads)
+    prompt = build(case, device, 11)
+    alone = run(rows_of(prompt, [(30, 38)]), case)
+    batch = run(rows_of(prompt, [(3, 9), (30, 38), (0, 1)]), case)
     assert torch.equal(alone, batch[6:14])
 
 
