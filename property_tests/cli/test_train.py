@@ -16,6 +16,7 @@ from gpu_backend.train.corpus import is_held
 from gpu_backend.train.encoding import Encoder
 from gpu_backend.train.licences import of_expression
 from gpu_backend.train.recipe import TINY as TINY_RECIPE
+from gpu_backend.train.tokens import cut_prompts
 from property_tests.cli.conftest import Command
 
 TINY = ("--size", "tiny", "--device", "cpu", "--out", "t")
@@ -107,9 +108,19 @@ def check_ids(folder: Path) -> None:
     assert tokenizer.decode(encode(texts[2])) == texts[2]
     ids = np.load(folder / "train.npy")
     assert ids.dtype == np.uint16 and ids[0] == 0
+    held = np.load(folder / "held.npy").tobytes()
     for prompt in json.loads((folder / "prompts.json").read_text()):
+        assert np.array(prompt["ids"], dtype=np.uint16).tobytes() in held, "of text that is not trained on"
         digest = hashlib.sha256(np.array(prompt["ids"], dtype="<u2").tobytes()).hexdigest()
         assert digest.startswith(prompt["name"])
+
+
+def test_prompts_are_the_heads_of_held_out_files_then_what_follows_them() -> None:
+    found = cut_prompts({"b": np.arange(100, 105), "a": np.arange(9), "c": np.arange(2)}, 3, 4)
+    assert [(one["file"], one["first"], one["ids"]) for one in found] == [
+        ("a", 0, [0, 1, 2]), ("b", 0, [100, 101, 102]), ("a", 3, [3, 4, 5]), ("a", 6, [6, 7, 8]),
+    ]  # fmt: skip
+    assert len(cut_prompts({"a": np.arange(9)}, 3, 2)) == 2
 
 
 @pytest.mark.parametrize(

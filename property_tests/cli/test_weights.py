@@ -64,17 +64,20 @@ def test_the_page_tells_runs_of_another_recipe_and_a_target_of_others_has_no_los
     assert answer.code == 2 and "drafter/progress.json: is not JSON" in answer.err and not (tmp_path / "again").exists()
 
 
+@pytest.mark.parametrize("part", ["target", "drafter"])
 @pytest.mark.parametrize("command", [("weights",), ("al", "--device", "cpu", "--weights")])
-def test_a_damaged_file_is_one_line(kvtwin: Command, training: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_damaged_file_is_one_line(
+    kvtwin: Command, training: Path, tmp_path: Path, command: tuple[str, ...], part: str
+) -> None:
     shipped = tmp_path / "t9"
     assert kvtwin("weights", training, "--out", shipped).code == 0
-    path = shipped / "drafter" / "model.safetensors"
+    path = shipped / part / "model.safetensors"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
     answer = kvtwin(*command, shipped)
     assert answer.code == 2 and answer.err.count("\n") == 1
-    assert "drafter/model.safetensors: expected the file on card.json, SHA-256 " in answer.err
+    assert f"{part}/model.safetensors: expected the file on card.json, SHA-256 " in answer.err
     content[-1] ^= 1
     path.write_bytes(content)
     other = path.with_name("model-00001-of-00001.safetensors")
@@ -85,7 +88,7 @@ def test_a_damaged_file_is_one_line(kvtwin: Command, training: Path, tmp_path: P
     other.unlink()
     path.unlink()
     answer = kvtwin(*command, shipped)
-    assert answer.code == 2 and "drafter/model.safetensors: cannot be read: " in answer.err
+    assert answer.code == 2 and f"{part}/model.safetensors: cannot be read: " in answer.err
 
 
 def test_what_is_no_training_is_one_line(kvtwin: Command, training: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from gpu_backend.acceptance.recorded import measured
 from gpu_backend.acceptance.weights import fitted, kind_in, models_of, open_pair
+from gpu_backend.al.pair import load
 from gpu_backend.modules.saver import save
 from gpu_backend.modules.tier0 import TINY, drafter_for, random_drafter, random_target
 from gpu_backend.replay.result import NATURAL, Replayed, ReplayOrder
@@ -79,6 +80,10 @@ def test_a_scenario_takes_the_drafter_of_its_kind_where_the_folder_has_one(tmp_p
     save(tmp_path / "drafter-dspark", random_drafter(own, 3), own)
     assert open_pair(tmp_path, kind_in(tmp_path, "dspark")).drafter == own
     assert open_pair(tmp_path, kind_in(tmp_path, "dflash")).drafter.kind == "dflash"
+    for kind, part in (("dspark", "drafter-dspark"), ("dflash", "drafter")):
+        pair = load(tmp_path, torch.device("cpu"), exact=True, kind=kind)
+        assert pair.drafter.config.kind == kind and pair.drafts == 2
+        assert pair.sha256.keys() == {"target/model.safetensors", f"{part}/model.safetensors"}, "and no other kind's"
     with pytest.raises(InputError, match=r"weights: expected a drafter of kind mtp in drafter-mtp, found dflash"):
         fitted(catalog.load("smoke/mtp_chain"), open_pair(tmp_path, kind_in(tmp_path, "mtp")))
 

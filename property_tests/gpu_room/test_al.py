@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from gpu_backend.acceptance.metrics import Steps
 from gpu_backend.al import conditions, prompts
 from gpu_backend.al.arms import arm, may_hide
 from gpu_backend.al.conditions import pasts
@@ -30,6 +31,7 @@ from gpu_backend.al.order import (
     SUSPEND,
     TRANSFER,
 )
+from gpu_backend.al.session import row_of
 from gpu_backend.replay.graphs import fits
 from gpu_backend.replay.page_batch import PageBatch
 from model.builds import BUILDS
@@ -156,6 +158,33 @@ def test_a_correct_build_whose_traces_differ_breaks_a_law() -> None:
     assert ended.verdict == BROKEN and ended.broken == ["PROGRESS: KeyError: 7"]
     refused = arm("repeat", BUILDS["unified"], "fault", served.cold("repeat"), None, exact=True, error="KeyError: 7")
     assert refused.verdict == REFUSED and not refused.broken
+
+
+def drafted(found: Run, *rows: tuple[int, int]) -> Run:
+    """A run each of whose hits committed so many tokens behind each of these anchors."""
+    steps = Steps.of([(hit, anchor, count, True) for hit in range(HITS) for anchor, count in rows])
+    return replace(found, measured=replace(found.measured, steps=steps))
+
+
+def test_an_acceptance_length_counts_the_steps_of_the_first_tokens_alone() -> None:
+    cold = sound().cold["repeat"]
+    found = arm("repeat", BUILDS["unified"], "fault", drafted(cold, (1, 4), (20, 1)), drafted(cold, (1, 2), (20, 3)),
+                exact=True)  # fmt: skip
+    row = row_of(found)
+    assert (row["AL16_cold"], row["AL16"], row["AL16_change"]) == (4, 2, -0.5)
+    assert (row["AL32_cold"], row["AL32"], row["AL_change"]) == (2.5, 2.5, 0)
+    assert found.verdict == COSTS, "by its first tokens, whatever comes later"
+
+
+def test_a_request_that_was_preempted_owes_nothing() -> None:
+    cold = sound().cold["repeat"]
+    cut = [replace(record, preemptions=1) if not place else record for place, record in enumerate(cold.records)]
+    other = drafted(cold, (1, 4))
+    run = replace(cold, records=tuple(cut))
+    found = arm("repeat", BUILDS["unified"], "correct", cold, run, exact=True)
+    assert found.owed.tolist() == [False] + [True] * (HITS - 1) == [not one for one in found.restarted]
+    wrong = arm("repeat", BUILDS["unified"], "correct", other, run, exact=True)
+    assert wrong.broken[0].startswith(f"AL: {HITS - 1} of {HITS - 1} accept traces"), "of those that owe"
 
 
 def hides_nothing(found: Run | None) -> Run:

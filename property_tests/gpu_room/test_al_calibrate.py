@@ -15,7 +15,7 @@ from gpu_backend.al.arms import arm
 from gpu_backend.al.calibrate import calibrate, error_of
 from gpu_backend.al.experiment import subject
 from gpu_backend.al.measure import Run, run
-from gpu_backend.al.order import BRANCH, REPEAT, SUSPEND, TRANSFER, Order
+from gpu_backend.al.order import BRANCH, FAULT, REPEAT, SUSPEND, TRANSFER, Order
 from gpu_backend.al.predicted import FILE, REPEATS, Asked, predict, predict_all
 from gpu_backend.al.session import measure
 from model.builds import BUILDS, Build
@@ -106,6 +106,9 @@ def test_the_truth_behind_measured_counts_is_found_and_predicts_every_build(tmp_
     assert lost["unified"].share == 1 and model.provenance["judged_hits"] == "odd"
     for one, judged in zip(predictions, arms, strict=True):
         assert one.measured == pytest.approx(np.mean(odd_counts(judged.run)))
+    few, _ = calibrate([arms[0], replace(arms[1], kind=FAULT)], scenarios, 3, 16, {})
+    fitted = [run.trace(place) for run in (arms[0].run, arms[0].cold) if run for place in range(0, HITS, 2)]
+    assert few.provenance["fitted_steps"] == sum(map(len, fitted)), "faults are predicted, not fitted"
     drawn = [as_measured(scenarios[REPEAT][0], BUILDS["unified"], tmp_path, repeat) for repeat in range(REPEATS)]
     wanted = np.mean([np.mean(odd_counts(found)) for found in drawn])
     asked = Asked(scenarios[REPEAT][0], "unified", tmp_path)

@@ -169,3 +169,21 @@ def test_every_kind_learns_what_follows(trained_pair: Path, name: str) -> None:
         optimiser.step(1.0)
         losses.append(loss.item())
     assert losses[-1] < 0.8 * losses[0]
+
+
+def test_the_loss_weighs_each_slot_less_than_the_one_before_and_mixes_token_and_target() -> None:
+    draw = torch.Generator().manual_seed(3)
+    hidden, head = torch.randn(2, 3, 4, generator=draw), torch.randn(6, 4, generator=draw)
+    labels, wanted = torch.tensor([[1, 2, 3], [4, 5, 0]]), torch.randn(2, 3, 6, generator=draw)
+    logits = (hidden @ head.T).double()
+    wanted[:, 1:] = logits[:, 1:].float()
+    wanted[1, 0] = logits[1, 0].float()
+    wanted[0, 0] = -logits[0, 0].float()
+    weight = torch.tensor([1.0, 0.6065306597, 0.3678794412]).double()  # exp(-(k - 1) / 2)
+    likely, own = logits.log_softmax(-1), wanted.double().softmax(-1)
+    token = sum(-likely[row, k, labels[row, k]] * weight[k] for row in range(2) for k in range(3)) / 2 / weight.sum()
+    target = sum(-(own[row, k] * likely[row, k]).sum() * weight[k] for row in range(2) for k in range(3))
+    loss, by_token, length = loss_behind(hidden, head, labels, wanted, 0.8, 2.0)
+    assert by_token.item() == pytest.approx(float(token), rel=1e-5)
+    assert loss.item() == pytest.approx(float(0.2 * token + 0.8 * target / 2 / weight.sum()), rel=1e-5)
+    assert length.item() == 1 + (0 + 3) / 2, "what follows a wrong draft does not count"
