@@ -107,10 +107,9 @@ def test_a_chain_goes_on_where_it_was_suspended_in_graphs_as_eagerly(geometry: s
     assert sum(worker.in_graphs for worker in graphs.workers) > 3
 
 
-@pytest.mark.parametrize(("geometry", "rule"), [(EAGLE3, Rule.TOKEN), (MTP, Rule.BLOCK)])
-def test_sampled_drafts_are_judged_by_what_they_were_drawn_from(geometry: str, rule: Rule) -> None:
-    """LOSSLESS holds them to the rule; dense speculation, with the same draws, commits the same step by step."""
-    scenario = prefixed(geometry, 11)
+def assert_dense(scenario: Scenario, rule: Rule) -> None:
+    """LOSSLESS holds sampled tokens to the rule; dense speculation, with the same draws, commits the same step by
+    step. All prompts have one length."""
     replayed = natural(scenario, CPU, exact=True, sampling=rule.value, temperature=1.5)
     assert replayed.findings == () and replayed.exit_code == 0
     assert replayed.trace is not None and replayed.measured is not None
@@ -128,6 +127,11 @@ def test_sampled_drafts_are_judged_by_what_they_were_drawn_from(geometry: str, r
         assert found[: len(wanted) - 1] == wanted[:-1]
     counted = replayed.measured.steps.counted()
     assert counted.committed.max() > 1
+
+
+@pytest.mark.parametrize(("geometry", "rule"), [(EAGLE3, Rule.TOKEN), (MTP, Rule.BLOCK)])
+def test_sampled_drafts_are_judged_by_what_they_were_drawn_from(geometry: str, rule: Rule) -> None:
+    assert_dense(prefixed(geometry, 11), rule)
 
 
 def test_a_base_hides_cells_from_later_modules_of_the_cold_run_as_well(device: torch.device) -> None:

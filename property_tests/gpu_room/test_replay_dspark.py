@@ -10,6 +10,7 @@ import torch
 
 from gpu_backend.acceptance.confidence import Confidence, table
 from gpu_backend.acceptance.metrics import accept_trace
+from gpu_backend.acceptance.rules import Rule
 from gpu_backend.modules.plain import PlainDrafter, PlainTarget
 from gpu_backend.modules.saver import save
 from gpu_backend.modules.speculate import speculate_plain
@@ -18,6 +19,7 @@ from gpu_backend.replay.modelled import models_for
 from gpu_backend.replay.natural import WEIGHTS
 from model.ops import Submit
 from model.tokens import prompt_tokens
+from property_tests.gpu_room.test_replay_chain import assert_dense
 from property_tests.gpu_room.test_replay_natural import FEW_WORDS, PADDED, natural, scenario_of
 from sim.rulespec import find
 
@@ -55,6 +57,10 @@ def test_graphs_commit_what_eager_steps_do(device: torch.device, sampling: str) 
     assert graphs.trace.ops == eager.trace.ops, "tokens and accepted counts"
     assert graphs.trace.memory_digest == eager.trace.memory_digest
     assert sum(worker.in_graphs for worker in graphs.workers) > 3
+
+
+def test_sampled_drafts_are_those_that_dense_speculation_draws() -> None:
+    assert_dense(scenario_of(ONE), Rule.BLOCK)
 
 
 def test_chances_are_summed_for_drafts_that_were_tried() -> None:
