@@ -19,6 +19,7 @@ _WORDS = (
     ("a valid integer", "an integer"),
     ("a valid", "a"),
     ("a dictionary", "a mapping"),
+    ("List should have at least 1 item", "at least one entry"),
 )
 
 Count = Annotated[int, Field(strict=True, ge=1)]
@@ -100,7 +101,9 @@ def _expected(message: str) -> str:
     """pydantic's sentence in the words of this project."""
     for theirs, ours in _WORDS:
         message = message.replace(theirs, ours)
-    return message.partition(" or instance of ")[0]
+    for behind in (" or instance of ", ", unable to parse ", " after validation, "):
+        message = message.partition(behind)[0]
+    return message
 
 
 def refuse_target(values: Mapping[str, Any], file: str) -> None:

@@ -176,6 +176,7 @@ REFUSED_TARGETS = {
     "activation": (setting("hidden_act", "gelu"), "hidden_act: expected 'silu', found 'gelu'"),
     "missing": (setting("hidden_size", ...), "hidden_size: expected a value, found none"),
     "not a number": (setting("vocab_size", "many"), "vocab_size: expected an integer, found 'many'"),
+    "a word for a number": (setting("rms_norm_eps", "few"), "rms_norm_eps: expected a number, found 'few'"),
     "no layers": (setting("num_hidden_layers", 0), "num_hidden_layers: expected at least 1, found 0"),
     "uneven heads": (setting("num_key_value_heads", 3), "num_attention_heads: expected a multiple of"),
     "odd head": (setting("head_dim", 24), "head_dim: expected a power of two of at least 16, found 24"),
@@ -227,7 +228,10 @@ REFUSED_DRAFTERS = {
         setting("dflash_config.target_layer_ids", [9]),
         "dflash_config.target_layer_ids[0]: expected a layer below 5, found 9",
     ),
-    "no taps": (setting("dflash_config.target_layer_ids", []), "dflash_config.target_layer_ids"),
+    "no taps": (
+        setting("dflash_config.target_layer_ids", []),
+        "dflash_config.target_layer_ids: expected at least one entry, found []",
+    ),
     "no mask": (
         setting("dflash_config.mask_token_id", ...),
         "dflash_config.mask_token_id: expected a value, found none",
