@@ -7,7 +7,6 @@ wrong, 2 usage, 3 no GPU, so nothing was measured.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import sys
@@ -20,6 +19,7 @@ import torch
 from gpu_backend.bench_shapes import SHAPES, Shape
 from gpu_backend.contracts import CONTRACTS
 from gpu_backend.contracts.attention import AttentionCase
+from gpu_backend.device import release
 
 L2_BYTES = 60 << 20
 MOST_SETS = 64
@@ -171,8 +171,7 @@ def main(arguments: list[str] | None = None) -> int:
         row = time_shape(shape, ceilings, reader, {row.label: row.time_us for row in rows})
         rows.append(row)
         print(line(row), flush=True)
-        gc.collect()
-        torch.cuda.empty_cache()
+        release(torch.device("cuda"))
     result = {**description(), "ceilings": asdict(ceilings), "rows": [asdict(row) for row in rows]}
     write_whole(options.out, json.dumps(result, indent=2) + "\n")
     missed = [row.label for row in rows if row.missed]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import torch
 
 from model.budget import gib
@@ -32,3 +34,13 @@ def require_memory(what: str, pages: int, page_bytes: int, free: int | None) -> 
             f"{what} needs {gib(needed):.2f} GiB for {pages:,} pages of {page_bytes:,} bytes, but only "
             f"{gib(free):.2f} GiB are free, enough for {free // page_bytes:,} pages"
         )
+
+
+def release(device: torch.device) -> None:
+    """Give back what nobody holds any more, cycles included, so that other processes on ``device`` find room.
+
+    Nothing is done on a CPU, whose memory Python's own collections free in time.
+    """
+    if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()

@@ -18,6 +18,7 @@ from gpu_backend.al.order import AGENTIC, CHUNKED, CONDITIONS, CORRECT, FAULT, H
 from gpu_backend.al.pair import T0_WORDS, LoadedPair, drawn, load
 from gpu_backend.al.prompts import Text
 from gpu_backend.answers import NotCarriedOut
+from gpu_backend.device import DeviceMemoryError
 from model.builds import BUILDS, DEFAULT_BUILD, Build
 from scenarios.errors import InputError
 from scenarios.schema import Scenario
@@ -160,4 +161,8 @@ class Served:
         return conditions.whole_prompts(pair, texts, tokens, name)
 
     def _run(self, scenario: Scenario, build: Build) -> Run:
-        return run(scenario, build, self.ask.pair, sampling=self.ask.sampling, graphs=self.ask.graphs)
+        try:
+            return run(scenario, build, self.ask.pair, sampling=self.ask.sampling, graphs=self.ask.graphs)
+        except (DeviceMemoryError, torch.OutOfMemoryError) as error:
+            found = str(error).partition(". ")[0]
+            raise InputError("device", 0, "", f"{found}; fewer --prompts, --tokens or --drafters need less") from error

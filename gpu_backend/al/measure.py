@@ -14,6 +14,7 @@ from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.al.pair import LoadedPair
 from gpu_backend.al.predicted import HIT
 from gpu_backend.backend import kernels_for
+from gpu_backend.device import release
 from gpu_backend.replay.modelled_world import RecordingWorld
 from gpu_backend.replay.natural import Recorder
 from gpu_backend.replay.supported import require_replayable
@@ -144,11 +145,26 @@ def run(
     """Serve ``scenario`` on ``build`` with ``pair`` behind every worker; the sim checks nothing meanwhile.
 
     Raises NotCarriedOut for a build that runs on the engine only. ``sampling`` judges drafts, greedily without any.
-    ``graphs`` as in a replay's order; ``prepare`` sees every worker before its first step.
+    ``graphs`` as in a replay's order; ``prepare`` sees every worker before its first step. Pools and graphs of the run
+    are gone when it ends: the next one finds the device's memory free, and so do the other kinds' processes.
     """
     require_replayable(build)
+    try:
+        return _served(scenario, build, pair, sampling or Sampling(), graphs, prepare)
+    finally:
+        release(pair.device)
+
+
+def _served(
+    scenario: Scenario,
+    build: Build,
+    pair: LoadedPair,
+    sampling: Sampling,
+    graphs: bool | None,
+    prepare: Callable[[Watching], None] | None,
+) -> Run:
     begun = time.perf_counter()
-    device, models = pair.device, pair.models(sampling or Sampling())
+    device, models = pair.device, pair.models(sampling)
     kernels = kernels_for(device, exact=pair.exact)
     recorder, seen = Recorder(free=False), dict[int, Seen]()
 

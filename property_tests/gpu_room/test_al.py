@@ -69,6 +69,19 @@ def test_every_layout_drafts_on_a_hit_as_it_does_cold(build: str) -> None:
     assert found.verdict == IDENTICAL and found.owed.all()
 
 
+def test_a_device_without_room_is_told_in_one_line_and_is_no_law_that_a_build_breaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask = asked("unified", only=("repeat",))
+    served = Served(ask, Results())
+    served.cold("repeat")
+    monkeypatch.setattr("gpu_backend.pool.free_bytes", lambda _: 1024)
+    with pytest.raises(InputError, match=r"^device: pool .* needs .* pages; fewer --prompts, --tokens or --drafters"):
+        served.arm("repeat", BUILDS["unified"])
+    with pytest.raises(InputError, match=r"^device: pool "):
+        measure(ask)
+
+
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_a_condition_reuses_and_disturbs_as_it_says(name: str) -> None:
     found = next(one.run for one in sound().arms if one.condition == name and one.build == "unified")
