@@ -36,7 +36,7 @@ Builds = Annotated[
 ]
 Faults = Annotated[
     str | None,
-    typer.Option("--faults", metavar="A,B,C", help="Faults, all or none; by default a dozen that reuse shows."),
+    typer.Option("--faults", metavar="A,B,C", help="Faults, all or none; by default those that the conditions show."),
 ]
 Conditions = Annotated[
     str | None,
@@ -131,7 +131,7 @@ def order_of(
     builds: str | None, faults: str | None, conditions: str | None, tier: Tier | None, weights: Path | None
 ) -> Order:
     """What the names and the pair of the options ask for; InputError, in one line, for unknown ones."""
-    from gpu_backend.al.order import CONDITIONS, DEFAULT_FAULTS, EXPERIMENTS, Order
+    from gpu_backend.al.order import CONDITIONS, EXPERIMENTS, Order, faults_shown
     from model.builds import BUILDS
     from model.faults import FAULTS
     from scenarios.errors import InputError
@@ -141,10 +141,10 @@ def order_of(
         raise InputError("al", 0, "weights", f"expected --tier or --weights, found {found}")
     correct = [name for name, build in BUILDS.items() if build.correct]
     named = (*correct, *EXPERIMENTS) if builds is None else _builds(builds)
-    wrong = DEFAULT_FAULTS if faults is None else _names(faults, FAULTS, "faults", "a fault", "kvtwin faults")
     chosen = tuple(CONDITIONS)
     if conditions is not None:
         chosen = _names(conditions, CONDITIONS, "conditions", "a condition", HELP)
+    wrong = faults_shown(chosen) if faults is None else _names(faults, FAULTS, "faults", "a fault", "kvtwin faults")
     return Order(_folder_of(tier, weights), named, wrong, chosen)
 
 

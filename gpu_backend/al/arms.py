@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -23,7 +24,7 @@ from gpu_backend.al.order import (
     REFUSED,
     RESTARTED,
 )
-from model.builds import Build
+from model.builds import DEFAULT_BUILD, Build
 from model.rules.layout import Shape
 from sim.intervals import Interval, Resampling, ratio
 
@@ -33,6 +34,9 @@ Flags = NDArray[np.bool_]
 @dataclass(frozen=True, slots=True)
 class Arm:
     """One condition on one build. ``run`` is ``None`` where ``error`` says why it could not end.
+
+    ``sound`` is the default build's own hit, where it was measured. What a wrong rule costs is told beside it: without
+    exact mode a hit computes its prompt in other batches than the cold run, which costs or gives something by itself.
 
     By hit, bool ``[hits]``: ``same`` accept trace as cold, ``same_output``, ``owed`` to be equal. Correct builds owe it
     in exact mode, unless the request was preempted, which drops its drafts, or its slot openly hides a part of the
@@ -49,6 +53,7 @@ class Arm:
     owed: Flags
     restarted: Flags  # preempted, so that drafts were dropped
     error: str = ""
+    sound: Run | None = None
 
     @property
     def broken(self) -> list[str]:
@@ -67,16 +72,22 @@ class Arm:
 
     def change(self, within: int | None, seed: int = 0) -> Interval | None:
         """AL on the hit over AL cold, pooled over hits, with a paired bootstrap over them; None without steps."""
+        return self._over(self.cold, within, seed)
+
+    def _over(self, base: Run, within: int | None, seed: int = 0) -> Interval | None:
         if self.run is None:
             return None
-        pair = [sums(run.measured.steps, run.measured.requests, within) for run in (self.cold, self.run)]
+        pair = [sums(run.measured.steps, run.measured.requests, within) for run in (base, self.run)]
         return _ratio([(one.committed, one.steps) for one in pair], seed)
 
     def first_change(self, seed: int = 0) -> Interval | None:
         """The same of what the first step of real drafts commits, of which a hit's newest cells decide."""
+        return self._firsts_over(self.cold, seed)
+
+    def _firsts_over(self, base: Run, seed: int = 0) -> Interval | None:
         if self.run is None:
             return None
-        pair = [first_steps(run.measured.steps, run.measured.requests) for run in (self.cold, self.run)]
+        pair = [first_steps(run.measured.steps, run.measured.requests) for run in (base, self.run)]
         return _ratio([(one, (one > 0).astype(np.int64)) for one in pair], seed)
 
     @property
@@ -90,9 +101,11 @@ class Arm:
             if self.run.hidden.any():
                 return DECLARED
             return IDENTICAL if self.same.all() else RESTARTED if self.owed.any() else NOISE
-        if (self.same | self.restarted).all():
+        base = self.cold if self.sound is None else self.sound
+        if (_same(self.run, base) | self.restarted).all():
             return FREE
-        changes = [change for change in (*map(self.change, JUDGED), self.first_change()) if change is not None]
+        told = (*(self._over(base, within) for within in JUDGED), self._firsts_over(base))
+        changes = [change for change in told if change is not None]
         if any(change.high < 1 for change in changes):
             return COSTS
         return GAINS if any(change.low > 1 for change in changes) else NOISE
@@ -118,7 +131,7 @@ def arm(condition: str, build: Build, kind: str, cold: Run, run: Run | None, *, 
     nothing = np.zeros(hits, dtype=np.bool_)
     if run is None:
         return Arm(condition, build.name, kind, None, cold, nothing, nothing, nothing, nothing, error)
-    same = np.array([run.trace(place) == cold.trace(place) for place in range(hits)], dtype=np.bool_)
+    same = _same(run, cold)
     pairs = zip(run.measured.outputs, cold.measured.outputs, strict=True)
     same_output = np.array([one == other for one, other in pairs], dtype=np.bool_)
     preempted = np.array([record.preemptions > 0 for record in run.records], dtype=np.bool_)
@@ -126,6 +139,18 @@ def arm(condition: str, build: Build, kind: str, cold: Run, run: Run | None, *, 
     if may_hide(build):
         owed = owed & (run.hidden == 0)
     return Arm(condition, build.name, kind, run, cold, same, same_output, owed, preempted, error)
+
+
+def beside_sound(arms: Sequence[Arm]) -> list[Arm]:
+    """The same arms, each with the run of the default build under its condition, where there is one."""
+    sound = {one.condition: one.run for one in arms if one.build == DEFAULT_BUILD}
+    return [replace(one, sound=sound.get(one.condition)) for one in arms]
+
+
+def _same(run: Run, base: Run) -> Flags:
+    """Whether the accept trace of each hit is the one of ``base``, bool ``[hits]``."""
+    hits = base.measured.requests
+    return np.array([run.trace(place) == base.trace(place) for place in range(hits)], dtype=np.bool_)
 
 
 def may_hide(build: Build) -> bool:

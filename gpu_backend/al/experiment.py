@@ -11,7 +11,7 @@ import torch
 from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.acceptance.weights import DFLASH
 from gpu_backend.al import agentic, conditions, prompts
-from gpu_backend.al.arms import Arm, arm
+from gpu_backend.al.arms import Arm, arm, beside_sound
 from gpu_backend.al.conditions import Condition
 from gpu_backend.al.measure import Run, run
 from gpu_backend.al.order import AGENTIC, CHUNKED, CONDITIONS, CORRECT, FAULT, HISTORICAL, PREFIXED, TWO_TURN, shown_by
@@ -103,6 +103,7 @@ def measure(ask: Ask, progress: Progress | None = None) -> Results:
                 progress(done, len(wanted))
     except KeyboardInterrupt:
         results.interrupted = True
+    results.arms = beside_sound(results.arms)
     return results
 
 

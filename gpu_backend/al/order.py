@@ -28,8 +28,9 @@ WHOLE = (REPEAT, SUSPEND, HOST_LOAD, TRANSFER)  # conditions of the same request
 CORRECT, HISTORICAL, FAULT = "correct", "historical", "fault"
 IDENTICAL, DECLARED, BROKEN = "identical", "less context", "VIOLATION"  # less: as the rules of the build say
 RESTARTED = "preempted"  # the traces that differ are those of preempted requests
+# Of wrong rules, beside the hits of the default build where those were measured.
 FREE, NOISE, COSTS, REFUSED = "costs nothing", "within noise", "costs", "error"
-GAINS = "more than cold"  # what is accepted is then not what the target would have said
+GAINS = "more than sound"  # what is accepted is then not what the target would have said
 LENGTHS = (16, 32, 64, 128, None)  # generated tokens that the changes look at; None for all
 JUDGED = (16, 128, None)  # those by which a fault is said to cost something, beside its first step
 # Faults of what a cell knows of the tokens behind it: a drafter without lookahead has none of them.
@@ -60,7 +61,6 @@ SHOWN: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(AHEAD, (CHUNKED,)),
     "publish-tail": (REPEAT,),
 }
-DEFAULT_FAULTS = tuple(SHOWN)
 WINDOWED = ("dflash", "dspark")  # kinds that keep their context in slots with a base, and read a window of it
 # Faults of such slots and windows: a drafter that attends all of its context has neither.
 SLOTS = frozenset(SHOWN) - {
@@ -74,6 +74,11 @@ T1_FOLDER = Path(__file__).parents[1] / "weights" / "t1"
 def faults_for(kind: str, faults: tuple[str, ...]) -> tuple[str, ...]:
     """Those of ``faults`` that a kind of drafter can have."""
     return tuple(name for name in faults if kind in WINDOWED or name not in SLOTS)
+
+
+def faults_shown(conditions: Sequence[str]) -> tuple[str, ...]:
+    """Those of the default faults that acceptance may show under one of ``conditions``."""
+    return tuple(name for name, shown in SHOWN.items() if not set(conditions).isdisjoint(shown))
 
 
 def shown_by(fault: str, conditions: Sequence[str]) -> Sequence[str]:

@@ -13,7 +13,7 @@ import torch
 
 from gpu_backend.acceptance.metrics import Steps
 from gpu_backend.al import conditions, prompts
-from gpu_backend.al.arms import arm, may_hide
+from gpu_backend.al.arms import arm, beside_sound, may_hide
 from gpu_backend.al.conditions import pasts
 from gpu_backend.al.experiment import Ask, Results, Served, measure, subject
 from gpu_backend.al.measure import Run, Watching, run
@@ -25,8 +25,10 @@ from gpu_backend.al.order import (
     COSTS,
     DECLARED,
     FREE,
+    GAINS,
     HOST_LOAD,
     IDENTICAL,
+    NOISE,
     REFUSED,
     SUSPEND,
     TRANSFER,
@@ -37,6 +39,7 @@ from gpu_backend.replay.page_batch import PageBatch
 from model.builds import BUILDS
 from model.tokens import prompt_tokens
 from scenarios.errors import InputError
+from sim.rulespec import find
 
 HITS, TOKENS = 4, 8
 CPU = torch.device("cpu")
@@ -187,6 +190,23 @@ def test_an_acceptance_length_counts_the_steps_of_the_first_tokens_alone() -> No
     assert (row["AL16_cold"], row["AL16"], row["AL16_change"]) == (4, 2, -0.5)
     assert (row["AL32_cold"], row["AL32"], row["AL_change"]) == (2.5, 2.5, 0)
     assert found.verdict == COSTS, "by its first tokens, whatever comes later"
+
+
+def test_a_fault_is_judged_beside_the_default_builds_own_hit() -> None:
+    cold = sound().cold["repeat"]
+    hit = drafted(cold, (1, 3), (20, 1))  # other batches than cold: less is accepted, without a fault
+    alone = arm("repeat", find("fault:raw-keys"), "fault", cold, hit, exact=False)
+    base = arm("repeat", BUILDS["unified"], "correct", cold, hit, exact=False)
+    elsewhere = arm("suspend", BUILDS["unified"], "correct", cold, hit, exact=False)
+    assert drafted(cold, (1, 4), (20, 1)).trace(0) != hit.trace(0)
+    less = arm("repeat", find("fault:store-at-zero"), "fault", cold, drafted(cold, (1, 2), (20, 1)), exact=False)
+    more = arm("repeat", find("fault:adjacent-slot"), "fault", cold, drafted(cold, (1, 4), (20, 1)), exact=False)
+    told = {one.build: one.verdict for one in beside_sound([alone, base, less, more])}
+    assert told == {
+        "fault:raw-keys": FREE, "unified": NOISE, "fault:store-at-zero": COSTS, "fault:adjacent-slot": GAINS,
+    }  # fmt: skip
+    assert alone.verdict != FREE and beside_sound([alone, elsewhere])[0].verdict == alone.verdict
+    assert beside_sound([alone, base])[0].change(16) == alone.change(16), "figures stay those against cold"
 
 
 def test_a_request_that_was_preempted_owes_nothing() -> None:

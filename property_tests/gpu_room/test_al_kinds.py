@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from gpu_backend.al.order import CHUNKED, DEFAULT_FAULTS, IDENTICAL, SLOTS, Order, Told, faults_for
+from gpu_backend.al.order import (
+    CHUNKED,
+    CONDITIONS,
+    IDENTICAL,
+    REPEAT,
+    SHOWN,
+    SLOTS,
+    SUSPEND,
+    Order,
+    Told,
+    faults_for,
+    faults_shown,
+)
 from gpu_backend.al.session import joined, measure_here
 from gpu_backend.shipped.card import DRAFTERS
 
@@ -37,10 +49,13 @@ def test_without_lookahead_neither_fault_is_one() -> None:
 
 
 def test_faults_of_slots_are_run_for_drafters_in_slots_alone() -> None:
-    assert {kind: set(faults_for(kind, DEFAULT_FAULTS)) for kind in DRAFTERS} == {
-        "dflash": set(DEFAULT_FAULTS), "dspark": set(DEFAULT_FAULTS),
-        "eagle3": set(DEFAULT_FAULTS) - SLOTS, "mtp": set(DEFAULT_FAULTS) - SLOTS,
+    assert {kind: set(faults_for(kind, tuple(SHOWN))) for kind in DRAFTERS} == {
+        "dflash": set(SHOWN), "dspark": set(SHOWN),
+        "eagle3": set(SHOWN) - SLOTS, "mtp": set(SHOWN) - SLOTS,
     }  # fmt: skip
+    assert faults_shown(tuple(CONDITIONS)) == tuple(SHOWN)
+    assert faults_shown((SUSPEND,)) == ("slot-loss-zero", "no-trail", "batch-row-kept", "drafts-lost-when-absent")
+    assert "no-trail" not in faults_shown((REPEAT,)) and "publish-tail" in faults_shown((REPEAT, SUSPEND))
     assert "store-at-zero" in SLOTS and "placeholder-lookahead" not in SLOTS
 
 
