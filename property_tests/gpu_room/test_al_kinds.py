@@ -39,6 +39,16 @@ def test_sound_chunks_change_no_step_and_key_is_first_to_see_cells_that_know_wro
     assert told.drafters[kind]["window"] is None and told.drafters[kind]["lookahead"] == {"eagle3": 1, "mtp": 2}[kind]
 
 
+def test_the_laws_are_asked_about_the_condition_of_the_arm() -> None:
+    """A prompt that comes again is cut nowhere, and under chunked none comes again to its last token: neither condition
+    shows the other one's fault."""
+    order = replace(ORDER, builds=(), faults=("publish-tail", "placeholder-lookahead"), conditions=(REPEAT, CHUNKED))
+    told = measure_here(replace(order, drafters=("mtp",), tokens=2))
+    assert [(row["condition"], row["build"], row["caught_by"]) for row in told.arms] == [
+        (REPEAT, "fault:publish-tail", ["KEY", "OWN"]), (CHUNKED, "fault:placeholder-lookahead", ["KEY"]),
+    ]  # fmt: skip
+
+
 def test_without_lookahead_neither_fault_is_one() -> None:
     told = measure_here(replace(ORDER, drafters=("dflash",)))
     assert [row["same_traces"] for row in told.arms] == [2, 2, 2]
