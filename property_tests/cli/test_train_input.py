@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
-from gpu_backend.train import drafter_stage
+from gpu_backend.train import drafter_stage, target_stage
 from gpu_backend.train.recipe import TINY
+from gpu_backend.train.session import Order
 from property_tests.cli.conftest import Command
 
 SIZE = ("--size", "tiny")
@@ -143,3 +147,22 @@ def test_ctrl_c_keeps_what_a_drafter_learnt_and_the_next_run_goes_on_with_what_w
     assert left["steps"] >= 3 and len(left["runs"]) == 2
     assert kvtwin("train", "target", *SIZE, *HERE, "--seconds", "0.1").code == 0
     assert kvtwin("weights", folder).code == 0, "and of a target that learnt on"
+
+
+def test_a_drafter_goes_on_at_the_share_of_the_rates_that_the_recipe_says_but_through_a_schedule_as_it_stands(
+    folder: Path,
+) -> None:
+    def drafted(schedule: float | None = None) -> dict[str, torch.Tensor]:
+        drafter_stage.train(order(schedule), replace(TINY, again=0.0), print)
+        return load_file(folder / "drafter/model.safetensors")
+
+    def order(schedule: float | None) -> Order:
+        return Order(folder, 0.1, schedule, 0, torch.device("cpu"))
+
+    target_stage.train(order(None), TINY, print)
+    first = drafted()
+    norm = load_file(folder / "target/model.safetensors")["model.norm.weight"]
+    assert not torch.equal(first["norm.weight"], norm), "which it began with: a first run learns"
+    again = drafted()
+    assert all(torch.equal(again[name], tensor) for name, tensor in first.items())
+    assert not any(torch.equal(one, first[name]) for name, one in drafted(schedule=60).items())

@@ -102,6 +102,9 @@ def test_a_slot_in_raw_text_is_trained_on_what_the_target_would_write_there(name
     assert torch.equal(slots.labels[0], told.labels[0]) and torch.equal(slots.wanted[0], told.wanted[0])
     assert not torch.equal(slots.labels[1:], told.labels[1:])
     assert torch.equal(slots.hidden, told.hidden) == (name == "dflash"), "the head of the other reads the path"
+    with torch.no_grad():
+        text = KINDS[name].slots(target, drafter, ids, 1, replace(recipe, paths=False), Passes())
+    assert torch.equal(text.labels, told.labels) and torch.equal(text.wanted, told.wanted), "else on the text itself"
 
 
 @pytest.mark.parametrize("name", KINDS)
