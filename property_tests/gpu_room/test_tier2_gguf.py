@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import random
+import re
 import struct
 import zipfile
 from pathlib import Path
@@ -169,3 +171,22 @@ def test_a_wheel_without_one_whole_file_is_one_line(tmp_path: Path, harm: str) -
     }[harm]
     with pytest.raises(InputError, match=f"^[^\n]*{told}[^\n]*$"):
         unpack(tmp_path if harm == "folder" else path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_wheel_with_damaged_bytes_is_read_or_is_one_line(tmp_path: Path, method: int) -> None:
+    """Wherever they are: in what is compressed, in names, sizes and offsets."""
+    path, draw, lines = tmp_path / "a.whl", random.Random(method), set[str]()
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("a.gguf", SMALL)
+    whole = path.read_bytes()
+    for _ in range(150):
+        content = bytearray(whole)
+        for place in draw.choices(range(len(whole)), k=draw.choice([1, 3, 20])):
+            content[place] = draw.choice([0, 255, draw.randrange(256)])
+        path.write_bytes(content)
+        try:
+            assert unpack(path).content == SMALL
+        except InputError as error:
+            lines.add(str(error))
+    assert len(lines) > 5 and all(re.fullmatch(rf"{path}: expected [^\n]*[^ :\n]", line) for line in lines), lines
