@@ -18,10 +18,15 @@ def reason_of(error: OSError | UnicodeDecodeError) -> str:
     return (error.strerror or str(error)).lower()
 
 
+def _printable(text: str) -> str:
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 class InputError(ValueError):
     """Input that cannot be used. ``str()`` is one line: ``FILE:LINE: field: expected ..., found ...``.
 
-    ``line`` counts from 1 and is 0 where a file as a whole is meant; ``field`` may be empty.
+    ``line`` counts from 1 and is 0 where a file as a whole is meant; ``field`` may be empty. What cannot be printed,
+    such as a line break in the name of a file or of what a file holds, is escaped.
     """
 
     def __init__(self, file: str, line: int, field: str, problem: str) -> None:
@@ -33,7 +38,7 @@ class InputError(ValueError):
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
-        return ": ".join(part for part in (place, self.field, self.problem) if part)
+        return _printable(": ".join(part for part in (place, self.field, self.problem) if part))
 
     def __reduce__(self) -> tuple[type[InputError], tuple[str, int, str, str]]:
         return (type(self), (self.file, self.line, self.field, self.problem))

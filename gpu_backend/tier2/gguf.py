@@ -22,7 +22,7 @@ MAGIC, VERSION = b"GGUF", 3
 ALIGNMENT, DEFAULT_ALIGNMENT = "general.alignment", 32
 STRING, ARRAY = 8, 9  # types of metadata that are no number
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-MOST_DIMENSIONS = 4
+MOST_DIMENSIONS, MOST_NAME = 4, 256
 
 # Blocks of 32 weights: scale, minimum or none, and quantised values. Q4_1 has two values a byte: the low halves are the
 # first sixteen.
@@ -112,7 +112,7 @@ def read_gguf(file: str, content: bytes) -> Gguf:
     tensors, keys = reader.count("tensors"), reader.count("metadata")
     found = Gguf(file, reader.content)
     for _ in range(keys):
-        key = reader.string("metadata")
+        key = reader.name("metadata")
         found.metadata[key] = reader.value(reader.number("I", key), key)
     stored = [_stored(reader) for _ in range(tensors)]
     alignment = found.metadata.get(ALIGNMENT, DEFAULT_ALIGNMENT)
@@ -132,7 +132,7 @@ def read_gguf(file: str, content: bytes) -> Gguf:
 
 def _stored(reader: _Reader) -> tuple[str, tuple[int, ...], Kind, int]:
     """Name, shape, type and offset of the next tensor."""
-    name = reader.string("tensors")
+    name = reader.name("tensors")
     dimensions = reader.number("I", name)
     if not 1 <= dimensions <= MOST_DIMENSIONS:
         raise InputError(reader.file, 0, name, f"expected 1 to {MOST_DIMENSIONS} dimensions, found {dimensions}")
@@ -182,6 +182,14 @@ class _Reader:
             return stored.decode("utf-8")
         except UnicodeDecodeError as error:
             raise InputError(self.file, 0, what, f"expected UTF-8, found {quote(stored)}") from error
+
+    def name(self, what: str) -> str:
+        """A short text that every error about what it names begins with."""
+        found = self.string(what)
+        if not 0 < len(found) <= MOST_NAME or not found.isprintable():
+            problem = f"expected a name of 1 to {MOST_NAME} characters that can be printed, found {quote(found)}"
+            raise InputError(self.file, 0, what, problem)
+        return found
 
     def value(self, kind: int, key: str) -> Any:
         """A value of metadata; arrays hold values of one type, no arrays."""

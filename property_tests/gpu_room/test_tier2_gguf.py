@@ -99,6 +99,8 @@ BAD = {
     "many keys": (at(16, "Q", 1 << 60), "metadata: expected no more than"),
     "a long name": (at(24, "Q", 1 << 60), "metadata: expected 1152921504606846976 more bytes"),
     "a name of no text": (SMALL.replace("für".encode(), b"f\xff\xffr"), "name: expected UTF-8"),
+    "a name of two lines": (gguf({"a\nb": 1}, {}), "metadata: expected a name of 1 to 256 characters"),
+    "an endless name": (gguf({}, {"w" * 257: ((1,), F32, bytes(4))}), "tensors: expected a name of 1 to 256"),
     "a type of metadata": (at(24 + 12, "I", 13), "name: expected a known type of metadata, found 13"),
     "arrays of arrays": (
         SMALL.replace(struct.pack("<IIQ", 9, 8, 2), struct.pack("<IIQ", 9, 9, 2)),

@@ -382,6 +382,10 @@ def test_an_input_error_crosses_process_borders() -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error) == "a.yaml:3: seed: expected a, found b"
 
 
+def test_a_name_with_line_breaks_is_told_in_one_line() -> None:
+    assert str(InputError("a\nb", 3, "c\x1b\udcff", "expected ü")) == "a\\nb:3: c\\x1b\\udcff: expected ü"
+
+
 def test_long_values_are_cut() -> None:
     assert len(quote("x" * 1000)) <= 60
     assert TINY.startswith("summary")
