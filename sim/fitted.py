@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from scenarios.errors import InputError, quote, reason_of
+from scenarios.errors import InputError, quote
+from scenarios.jsonfile import load_mapping
 from sim.acceptance import BLOCK, SHARES, U64, Acceptance, draw, draws
 
 KIND = "kvtwin fitted acceptance"
@@ -96,15 +97,10 @@ class FittedChain(Acceptance):
 def load_fitted(path: Path) -> Fitted:
     """The model in ``path``; InputError, in one line, for a file that holds none."""
     file = str(path)
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(file, 0, "", f"cannot be read: {reason_of(error)}") from error
-    except json.JSONDecodeError as error:
-        raise InputError(file, error.lineno, "", f"is not JSON: {error.msg}") from error
-    if not isinstance(values, dict) or values.get("kind") != KIND:
-        found = quote(values.get("kind")) if isinstance(values, dict) else "no mapping"
-        raise InputError(file, 0, "kind", f"expected {KIND!r}, as `kvtwin al --calibrate` writes it, found {found}")
+    values = load_mapping(path)
+    if values.get("kind") != KIND:
+        problem = f"expected {KIND!r}, as `kvtwin al --calibrate` writes it, found {quote(values.get('kind'))}"
+        raise InputError(file, 0, "kind", problem)
     drafts = _whole(values, "drafts", file)
     window = None if "window" in values and values["window"] is None else _whole(values, "window", file)
     first_steps = tuple(int(step) for step in _numbers(values, "first_steps", file, most=float(1 << 30)))

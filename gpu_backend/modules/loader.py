@@ -5,7 +5,6 @@ Whatever cannot be run is refused in one line that names file and field (:class:
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ from gpu_backend.modules.packagings.told import Told
 from gpu_backend.modules.schema import DecoderFile, TargetFile, parse, refuse_target
 from gpu_backend.modules.target import Target
 from gpu_backend.modules.weights import read_weights
-from scenarios.errors import InputError, reason_of
+from scenarios.errors import InputError
+from scenarios.jsonfile import load_mapping
 
 CONFIG = "config.json"
 NARROWEST = 16  # of a head: what a matrix instruction takes
@@ -66,7 +66,7 @@ def load_target(folder: Path, taps: tuple[int, ...] = (), dtype: torch.dtype | N
 
 def target_config_of(folder: Path) -> TargetConfig:
     """The configuration in ``folder``; ``InputError`` if it is none or needs what this backend has no code for."""
-    file, values = _json_of(folder)
+    file, values = str(folder / CONFIG), load_mapping(folder / CONFIG)
     refuse_target(values, file)
     found: TargetFile = parse(TargetFile, values, file)
     qwen = found.architectures[0] == "Qwen3ForCausalLM"
@@ -84,7 +84,7 @@ def drafter_config_of(folder: Path, target: TargetConfig) -> DrafterConfig:
 
 def _drafter_of(folder: Path, target: TargetConfig) -> tuple[DrafterConfig, Told | None]:
     """A drafter's configuration, and what else the file of a block drafter tells of its weights."""
-    file, values = _json_of(folder)
+    file, values = str(folder / CONFIG), load_mapping(folder / CONFIG)
     if is_chain(values):
         config, shape = chain_config(values, file, target, _shape)
         _require_kernels(config, shape, file)
@@ -102,19 +102,6 @@ def _drafter_of(folder: Path, target: TargetConfig) -> tuple[DrafterConfig, Told
     _require_target(config, target, file, told.place)
     require_fit(config, told, target, file)
     return config, told
-
-
-def _json_of(folder: Path) -> tuple[str, dict[str, Any]]:
-    path = folder / CONFIG
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(path), 0, "", f"cannot be read: {reason_of(error)}") from error
-    except json.JSONDecodeError as error:
-        raise InputError(str(path), error.lineno, "", f"is not JSON: {error.msg}") from error
-    if not isinstance(values, dict):
-        raise InputError(str(path), 0, "", "expected a mapping")
-    return str(path), values
 
 
 def _shape(found: DecoderFile) -> dict[str, Any]:

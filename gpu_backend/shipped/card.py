@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from scenarios.errors import InputError, reason_of
+from scenarios.jsonfile import load_mapping
 
 HOME = Path(__file__).parents[1] / "weights"  # a folder for each tier
 CARD = "card.json"
@@ -22,13 +22,8 @@ def card_of(folder: Path) -> dict[str, Any]:
     path = folder / CARD
     if not path.exists():
         return {}
-    try:
-        card = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(path), 0, "", f"cannot be read: {reason_of(error)}") from error
-    except json.JSONDecodeError as error:
-        raise InputError(str(path), error.lineno, "", f"is not JSON: {error.msg}") from error
-    hashes = card.get("sha256") if isinstance(card, dict) else None
+    card = load_mapping(path)
+    hashes = card.get("sha256")
     if not isinstance(hashes, dict) or not all(isinstance(one, str) for one in hashes.values()):
         raise InputError(str(path), 0, "sha256", "expected a mapping from files to their SHA-256")
     return card

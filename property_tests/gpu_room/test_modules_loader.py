@@ -297,7 +297,14 @@ def test_the_block_size_may_stand_at_the_top_and_must_stand_somewhere(drafter: P
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [(None, "cannot be read: no such file"), ("{", "1: is not JSON"), ("[]", "expected a mapping"), (b"\xff", "UTF-8")],
+    [
+        (None, "cannot be read: no such file"),
+        ("{", "1: is not JSON"),
+        ("[]", "expected a mapping"),
+        (b"\xff", "UTF-8"),
+        ("[" * 100_000, "is not JSON that can be read: .*recursion"),
+        ("1" * 5_000, "is not JSON that can be read: .*digits"),
+    ],
 )
 def test_a_config_that_is_none(tmp_path: Path, text: str | bytes | None, line: str) -> None:
     if text is not None:

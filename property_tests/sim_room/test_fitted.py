@@ -124,7 +124,7 @@ def test_a_file_that_holds_no_such_model_is_one_line(tmp_path: Path, change: dic
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("{", "1: is not JSON"), ("[]", "found no mapping"), (None, "cannot be read")]
+    ("text", "said"), [("{", "1: is not JSON"), ("[]", "expected a mapping"), (None, "cannot be read")]
 )
 def test_what_is_no_file_of_a_model_is_one_line(tmp_path: Path, text: str | None, said: str) -> None:
     if text is not None:
