@@ -24,7 +24,7 @@ def save(folder: Path, module: nn.Module, config: TargetConfig | DrafterConfig, 
     A file holds one tensor at least. More than one file comes with an index. ``ValueError`` if layers have different
     windows, which the layout cannot tell.
     """
-    from safetensors.torch import save_file  # the only part of this room that needs it
+    from safetensors.torch import save as packed  # the only part of this room that needs it
 
     keys = _target_keys(config) if isinstance(config, TargetConfig) else _drafter_keys(config)
     folder.mkdir(parents=True, exist_ok=True)
@@ -37,12 +37,11 @@ def save(folder: Path, module: nn.Module, config: TargetConfig | DrafterConfig, 
             size = 0
         parts[-1][name] = tensor
         size += tensor.nbytes
-    if len(parts) == 1:
-        save_file(parts[0], folder / SINGLE, metadata={"format": "pt"})
-    else:
-        names = [f"model-{number:05}-of-{len(parts):05}.safetensors" for number in range(1, len(parts) + 1)]
-        for name, part in zip(names, parts, strict=True):
-            save_file(part, folder / name, metadata={"format": "pt"})
+    names = [f"model-{number:05}-of-{len(parts):05}.safetensors" for number in range(1, len(parts) + 1)]
+    names = names if len(parts) > 1 else [SINGLE]
+    for name, part in zip(names, parts, strict=True):
+        (folder / name).write_bytes(packed(part, metadata={"format": "pt"}))  # their own writer leaves out the umask
+    if len(parts) > 1:
         placed = {tensor: name for name, part in zip(names, parts, strict=True) for tensor in part}
         total = sum(tensor.nbytes for tensor in tensors.values())
         _write(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": placed})

