@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import platform
@@ -13,13 +14,16 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
 
+from gpu_backend.shipped.card import digest_of
 from gpu_backend.train.files import write_whole
 from gpu_backend.train.licences import licence_of
 from scenarios.errors import InputError
+from scenarios.jsonfile import load_mapping
 
 LEAST_BYTES, MOST_BYTES, LONGEST_MEAN_LINE = 400, 1_500_000, 200
 SEPARATOR = b"\0"  # between files; Python sources hold none
 TRAIN, HELD, MANIFEST = "train.txt", "held.txt", "manifest.json"
+DIGESTS = {TRAIN: "sha256", HELD: "held_out_sha256"}  # in the manifest
 # Standard-library modules that nothing is trained on. Folders and files of these names are left out everywhere else,
 # since a copy may be among the packages.
 _NAMES = (
@@ -143,7 +147,11 @@ def _texts(sources: list[Source], *, held: bool) -> Iterator[tuple[Source, Path,
 
 def build(folder: Path, *, most_files: int | None = None, seed: int = 0) -> dict[str, Any]:
     """Write the corpus of this Python to ``folder``; returns its manifest. ``most_files`` takes so many of
-    each package by chance, and as many held-out ones."""
+    each package by chance, and as many held-out ones.
+
+    ``InputError`` for texts in ``folder`` that are not those of its manifest: they are somebody else's.
+    """
+    require_own(folder)
     sources, refused = installed()
     if most_files is not None:
         draw = random.Random(seed)
@@ -155,20 +163,42 @@ def build(folder: Path, *, most_files: int | None = None, seed: int = 0) -> dict
     corpus = gather(sources, refused)
     if not corpus.train or not corpus.held:
         raise InputError(str(folder), 0, "corpus", "expected texts to train on and texts held out, found too few")
-    manifest = manifest_of(corpus)
-    write_whole(folder / TRAIN, SEPARATOR.join(corpus.train))
-    write_whole(folder / HELD, SEPARATOR.join(part for name, text in corpus.held for part in (name.encode(), text)))
+    return write(folder, corpus)
+
+
+def write(folder: Path, corpus: Corpus) -> dict[str, Any]:
+    """Write ``corpus`` to ``folder``, in the place of one that is there; returns its manifest."""
+    held = (part for name, text in corpus.held for part in (name.encode(), text))
+    texts = {TRAIN: SEPARATOR.join(corpus.train), HELD: SEPARATOR.join(held)}
+    manifest = manifest_of(corpus, {DIGESTS[name]: hashlib.sha256(text).hexdigest() for name, text in texts.items()})
+    for name in texts:
+        (folder / name).unlink(missing_ok=True)
+    # Ahead of the texts, so that whatever a kill leaves of them is the manifest's.
     write_whole(folder / MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
+    for name, text in texts.items():
+        write_whole(folder / name, text)
     return manifest
 
 
-def manifest_of(corpus: Corpus) -> dict[str, Any]:
-    """Packages with versions, licences, files and bytes; what was held out and what was refused."""
+def require_own(folder: Path) -> None:
+    """``InputError`` for a file of texts in ``folder`` that is not the one its manifest tells by its SHA-256."""
+    told: dict[str, Any] = {}
+    with contextlib.suppress(InputError):  # none, or none of this stage's
+        told = load_mapping(folder / MANIFEST)
+    for name, key in DIGESTS.items():
+        path = folder / name
+        if path.exists() and digest_of(path) != told.get(key):
+            problem = f"expected the file on {MANIFEST}, or none: `kvtwin train corpus` replaces only what it wrote"
+            raise InputError(str(path), 0, "", problem)
+
+
+def manifest_of(corpus: Corpus, digests: dict[str, str]) -> dict[str, Any]:
+    """Packages with versions, licences, files and bytes; what was held out and what was refused; ``digests``."""
     return {
         "python": platform.python_version(),
         "files": len(corpus.train),
         "bytes": sum(map(len, corpus.train)),
-        "sha256": hashlib.sha256(SEPARATOR.join(corpus.train)).hexdigest(),
+        **digests,
         "held_out_modules": sorted(HELD_OUT),
         "held_out_files": len(corpus.held),
         "held_out_bytes": sum(len(text) for _, text in corpus.held),

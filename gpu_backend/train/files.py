@@ -14,12 +14,17 @@ CORPUS, TOKENS, TARGET, DRAFTER, WRITTEN = "corpus", "tokens", "target", "drafte
 PROGRESS = "progress.json"  # of weights; written last, so that a folder with it is whole
 
 
+def make_folder(folder: Path) -> None:
+    """Make ``folder`` and those above it unless they are there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise InputError(str(folder), 0, "", f"expected a folder to write to: {reason_of(error)}") from error
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write ``content`` to ``path`` by way of a file beside it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise InputError(str(path.parent), 0, "", f"expected a folder to write to: {reason_of(error)}") from error
+    make_folder(path.parent)
     part = path.with_name(path.name + ".part")
     part.write_bytes(content)
     os.replace(part, path)

@@ -14,6 +14,7 @@ from gpu_backend.train import corpus, drafter_stage, target_stage, tokens
 from gpu_backend.train.card import renew_card, write_card
 from gpu_backend.train.evaluate import evaluate
 from gpu_backend.train.files import CORPUS, require_folder
+from gpu_backend.train.lock import locked
 from gpu_backend.train.recipe import RECIPES, Recipe
 from gpu_backend.train.session import Order, Say
 from scenarios.errors import InputError
@@ -35,29 +36,34 @@ def run(
 ) -> dict[str, Any]:
     """Run one stage; returns what is to be told of it. Target and drafter, which is one of ``kind``, begin no step but
     the first after ``seconds``; the other stages take as long as they take. An instruct model's target is taken from
-    ``wheel``."""
+    ``wheel``. One stage runs in a folder at a time."""
     recipe = RECIPES[recipe_name]
     require_wheel(stage, recipe, wheel)
     require_folder(folder)
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if place.type == "cuda" and not torch.cuda.is_available():
         raise InputError("device", 0, "", "expected a GPU, found none")
-    if stage == "corpus":
-        return corpus.build(folder / CORPUS, most_files=files, seed=seed)
-    if stage == "tokenizer":
-        return tokens.build(folder, recipe)
-    if stage == "evaluate":
-        told = evaluate(folder, recipe, place, say)
-        write_card(folder, recipe, told)
-        return told
-    order = Order(folder, seconds, schedule, seed, place)
+    with locked(folder):
+        if stage == "corpus":
+            return corpus.build(folder / CORPUS, most_files=files, seed=seed)
+        if stage == "tokenizer":
+            return tokens.build(folder, recipe)
+        if stage == "evaluate":
+            told = evaluate(folder, recipe, place, say)
+            write_card(folder, recipe, told)
+            return told
+        return _trained(stage, Order(folder, seconds, schedule, seed, place), recipe, kind, wheel, say)
+
+
+def _trained(stage: str, order: Order, recipe: Recipe, kind: str, wheel: Path | None, say: Say) -> dict[str, Any]:
+    """Make weights, and the card anew where it is of others."""
     try:
         left = _weights(stage, order, recipe, kind, wheel, say)
     except KeyboardInterrupt:
         with contextlib.suppress(InputError):  # what was learnt is kept, with a card or without
-            renew_card(folder, recipe)
+            renew_card(order.folder, recipe)
         raise
-    renew_card(folder, recipe)
+    renew_card(order.folder, recipe)
     return left
 
 

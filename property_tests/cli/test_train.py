@@ -130,6 +130,9 @@ def test_a_stage_names_the_one_that_has_to_come_before(kvtwin: Command, stage: s
     answer = kvtwin("train", stage, *TINY)
     assert answer.code == 2
     assert f"expected what `kvtwin train {needs}` writes" in answer.err and answer.err.count("\n") == 1
+    assert not Path("t").exists(), "nothing is left of a training that did not begin"
+    Path("t").mkdir()
+    assert kvtwin("train", stage, *TINY).code == 2 and Path("t").is_dir(), "but a user's own folder is"
 
 
 @pytest.mark.parametrize(

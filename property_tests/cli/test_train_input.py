@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import numpy as np
@@ -71,6 +75,33 @@ def test_bad_input_is_one_line(kvtwin: Command, folder: Path, words: tuple[str, 
     answer = kvtwin("train", words[0], *HERE, *words[1:])
     assert answer.code == 2, answer.err
     assert told in answer.err and answer.err.count("\n") == 1
+
+
+TRAINS = "import sys; from gpu_backend.train.lock import *\nwith locked(Path('t')): print(flush=True); sys.stdin.read()"
+
+
+def test_a_second_training_in_a_folder_ends_at_once_until_the_first_one_does_be_it_killed(
+    kvtwin: Command, folder: Path
+) -> None:
+    path = {"PYTHONPATH": str(Path(drafter_stage.__file__).parents[2])}
+    with subprocess.Popen([sys.executable, "-c", TRAINS], stdin=PIPE, stdout=PIPE, env=os.environ | path) as first:
+        assert first.stdout is not None and first.stdout.readline() == b"\n"
+        files = sorted(folder.rglob("*"))
+        for stage in ("corpus", "tokenizer", "target", "drafter", "evaluate"):
+            answer = kvtwin("train", stage, *SIZE, *HERE)
+            told = "kvtwin: t: expected a free folder, found a training that runs in it\n"
+            assert (answer.code, answer.err) == (2, told)
+        assert sorted(folder.rglob("*")) == files
+        first.kill()
+    answer = kvtwin("train", "evaluate", *SIZE, *HERE)
+    assert "prompts.json: expected prompts of 32 tokens, found none" in answer.err
+
+
+def test_texts_that_no_stage_wrote_are_not_replaced(kvtwin: Command, folder: Path) -> None:
+    answer = kvtwin("train", "corpus", *SIZE, *HERE)
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert "t/corpus/train.txt: expected the file on manifest.json, or none: `kvtwin train corpus`" in answer.err
+    assert (folder / "corpus/train.txt").read_text() == "a = 1\n"
 
 
 def test_weights_are_found_wherever_a_run_was_killed_and_by_the_right_size_alone(kvtwin: Command, folder: Path) -> None:

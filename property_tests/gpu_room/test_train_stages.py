@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 import time
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import torch
 from gpu_backend.modules.drafter import Drafter
 from gpu_backend.modules.target import Target, place_for_inference
 from gpu_backend.train.chat import Chat, Requests
-from gpu_backend.train.corpus import STDLIB, Source, gather
+from gpu_backend.train.corpus import HELD, STDLIB, TRAIN, Corpus, Source, gather, require_own, write
 from gpu_backend.train.dense import Passes
 from gpu_backend.train.drafter_stage import batch
 from gpu_backend.train.files import PROGRESS, recover, replace
@@ -61,6 +62,33 @@ def test_a_kill_while_weights_are_replaced_leaves_some_that_are_whole(
     recover(folder)
     assert (folder / "model").read_text() == ("old" if before and killed_at == 0 else "new")
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
+@pytest.mark.parametrize("killed_at", range(3))
+def test_a_corpus_takes_the_place_of_one_wherever_it_was_killed_but_not_of_texts_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: int
+) -> None:
+    def put(part: Path, path: Path) -> None:
+        calls.append(path)
+        if len(calls) > killed_at:
+            raise KeyboardInterrupt
+        usual(part, path)
+
+    calls, usual = list[Path](), os.replace
+    one, another = (Corpus(train=[text], held=[("json.py", text)]) for text in (b"one", b"another"))
+    write(tmp_path, one)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "replace", put)
+        write(tmp_path, another)
+    require_own(tmp_path)
+    write(tmp_path, another)
+    require_own(tmp_path)
+    for name, text in ((TRAIN, b"another"), (HELD, b"json.py\0another")):
+        assert (tmp_path / name).read_bytes() == text
+        (tmp_path / name).write_bytes(b"mine")
+        with pytest.raises(InputError, match=rf"{name}: expected the file on manifest\.json, or none: .* it wrote$"):
+            require_own(tmp_path)
+        (tmp_path / name).write_bytes(text)
 
 
 def test_new_weights_that_are_not_whole_are_not_taken_and_old_ones_come_back(tmp_path: Path) -> None:
