@@ -24,7 +24,8 @@ CAUSES_SHOWN = 30
 
 
 class Desk:
-    """A session's view of this room, as a context: the folder ``out`` and, on a terminal, the state of the campaign.
+    """A session's view of this room, as a context: the folder ``out`` and the state of the campaign, shown on a
+    terminal all the time and elsewhere in a line now and then.
 
     ``place`` is where the folder will lie in the end, if elsewhere.
     """
@@ -34,6 +35,7 @@ class Desk:
         screen = Console(stderr=True)
         shown = Live(console=screen, transient=True, refresh_per_second=REFRESHES_S)
         self._live = shown if screen.is_terminal else None
+        self._lines = terminal.Lines()
         self._began = monotonic()
 
     def __enter__(self) -> Desk:
@@ -62,6 +64,9 @@ class Desk:
         """Show how far it is."""
         if self._live is not None:
             self._live.update(Group(*_state(so_far, monotonic() - self._began)))
+        elif self._lines.due():
+            broken = f"; a law broke in {so_far.failures:,}" if so_far.failures else ""
+            terminal.remark(f"fuzz: {_pace(so_far, monotonic() - self._began)}{broken}")
 
     def note(self, line: str) -> None:
         """A line on standard error, above what is shown there."""
@@ -78,16 +83,20 @@ class Desk:
             done.unwritten = done.unwritten or f"cannot write {self._folder.summary}: {error.strerror or error}"
 
 
-def _state(so_far: Campaigned, seconds: float) -> list[Text]:
-    """A few lines while it runs; rates are those of this session."""
+def _pace(so_far: Campaigned, seconds: float) -> str:
+    """How far it is, and how fast; rates are those of this session."""
     totals = so_far.totals
     per_second = (totals.examples - so_far.resumed) / seconds if seconds else 0.0
     steps = per_second * totals.steps / totals.examples if totals.examples else 0.0
-    lines = [
+    return (
         f"{plural(totals.examples, 'example')} in {seconds:,.0f} s: {per_second:,.0f} examples/s, "
-        f"{steps:,.0f} steps/s, laws evaluated {totals.evaluations.total():,} times",
-        f"reached: {_features(so_far)}",
-    ]
+        f"{steps:,.0f} steps/s, laws evaluated {plural(totals.evaluations.total(), 'time')}"
+    )
+
+
+def _state(so_far: Campaigned, seconds: float) -> list[Text]:
+    """A few lines while it runs."""
+    lines = [_pace(so_far, seconds), f"reached: {_features(so_far)}"]
     shown = [Text(line, no_wrap=True, overflow="ellipsis") for line in lines]
     for cause in so_far.causes[:CAUSES_SHOWN]:
         line = f"{cause.law} {cause.count:,} x on {cause.build}: {_program(cause)}"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from model.events import Kind
 from reports.decisions import Decisions, Ints
+from reports.document import plural
 
 KINDS = (
     "queued",
@@ -91,7 +92,7 @@ class Spans:
                 "end_ns": log.finishes(iterations[last]),
                 "iteration": iterations[first],
                 "tokens": self._kept(request[first], rows[first]),
-                "note": [f"{count} verify steps" for count in (tails - heads + 1).tolist()],
+                "note": [plural(count, "verify step") for count in (tails - heads + 1).tolist()],
             }
         )
 

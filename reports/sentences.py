@@ -12,13 +12,9 @@ Fields = dict[str, Any]  # of an event, or of a violation
 PLAIN: dict[str, str] = {
     "dummy": "a dummy, owner {owner}, runs along in row slot {slot} from position {position}",
     "padding": "rows added up to the batch size of a captured graph: {rows}",
-    "submit": "arrives with a prompt of {prompt:,} tokens, for at most {max_new_tokens:,}",
-    "finish": "finished after {output:,} tokens",
     "cancel": "cancelled",
     "refuse": "finds no pages to go on from {cursor:,}",
     "defer": "waits for the prefix that request {behind} computes",
-    "iteration": "the pass schedules {chunks} chunks and {steps} verify steps",
-    "copy": "the first {tokens} tokens of page {source} are copied to page {target} of pool {pool}",
     "move": "page {page} of pool {pool} moves from slot {source} to slot {target}",
     "send": "its transfer begins: owner {owner} is to go on at {position:,}, of which {claim:,} are cached here",
     "arrive": "its transfer to owner {owner} has arrived",
@@ -84,10 +80,28 @@ def count(number: int, noun: str, plural: str = "s") -> str:
     return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
+def _submit(event: Fields, _: Fields) -> str:
+    return f"arrives with a prompt of {count(event['prompt'], 'token')}, for at most {event['max_new_tokens']:,}"
+
+
+def _finish(event: Fields, _: Fields) -> str:
+    return f"finished after {count(event['output'], 'token')}"
+
+
+def _iteration(event: Fields, _: Fields) -> str:
+    return f"the pass schedules {count(event['chunks'], 'chunk')} and {count(event['steps'], 'verify step')}"
+
+
+def _copy(event: Fields, _: Fields) -> str:
+    what, are = ("token", "is") if event["tokens"] == 1 else (f"{event['tokens']} tokens", "are")
+    place = f"page {event['target']} of pool {event['pool']}"
+    return f"the first {what} of page {event['source']} {are} copied to {place}"
+
+
 def _claim(event: Fields, _: Fields) -> str:
     how = " with a fresh mirror" if event["fresh"] else ""
     branch = f", and keeps the window at {event['branch']:,} as a branch point" if event["branch"] > 0 else ""
-    return f"is admitted as owner {event['owner']}, claims {event['tokens']:,} cached tokens{how}{branch}"
+    return f"is admitted as owner {event['owner']}, claims {count(event['tokens'], 'cached token')}{how}{branch}"
 
 
 def _chunk(event: Fields, violation: Fields) -> str:
@@ -98,7 +112,7 @@ def _chunk(event: Fields, violation: Fields) -> str:
 
 def _step(event: Fields, _: Fields) -> str:
     drafts = "" if event["real_drafts"] else ", on placeholders"
-    return f"verify step of {event['width']} tokens in row slot {event['slot']}{drafts}"
+    return f"verify step of {count(event['width'], 'token')} in row slot {event['slot']}{drafts}"
 
 
 def _settle(event: Fields, _: Fields) -> str:
@@ -130,7 +144,7 @@ def _suspend(event: Fields, violation: Fields) -> str:
 
 
 def _preempt(event: Fields, _: Fields) -> str:
-    told = f"preempted: gives up its pages, its context is {event['context']:,} tokens now"
+    told = f"preempted: gives up its pages, its context is {count(event['context'], 'token')} now"
     if "becomes" in event:
         told += f"; it is owner {event['becomes']} from here on, admitted again in iteration {event['again']}"
     return told
@@ -142,8 +156,9 @@ def _evict(event: Fields, violation: Fields) -> str:
 
 
 def _bind(event: Fields, _: Fields) -> str:
+    place = f"row slot {event['slot']} at {count(event['length'], 'token')}"
     drafter = f"the drafter's base is page {event['base']}, its length {event['draft_length']:,}"
-    return f"owner {event['owner']} is bound to row slot {event['slot']} at {event['length']:,} tokens; {drafter}"
+    return f"owner {event['owner']} is bound to {place}; {drafter}"
 
 
 def _left(event: Fields, violation: Fields) -> str:
@@ -172,6 +187,10 @@ def _bare(slots: list[int]) -> str:
 
 
 _SPOKEN: dict[str, Callable[[Fields, Fields], str]] = {
+    "submit": _submit,
+    "finish": _finish,
+    "iteration": _iteration,
+    "copy": _copy,
     "claim": _claim,
     "chunk": _chunk,
     "step": _step,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,6 +39,7 @@ WIDTH_OF_A_FILE = 160  # columns where nobody's terminal sets them
 WIDTH_OF_THREE_TEXTS = 130  # columns that the table of violations needs for a column a text
 VIOLATIONS_SHOWN = 20
 REFRESH_S = 0.1
+EVERY_S = 30.0  # between two lines of progress where no terminal shows it
 COLOURS = {"fine": "green", "law broken": "bold red", "expectation missed": "bold red"}
 
 
@@ -48,6 +49,22 @@ class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:,.0f}/s")
+
+
+class Lines:
+    """Progress in plain lines on standard error, for a pipe or the log of a CI job: the first after :data:`EVERY_S`,
+    then at most one in as many seconds."""
+
+    def __init__(self) -> None:
+        self._next_s = monotonic() + EVERY_S
+
+    def due(self) -> bool:
+        """Whether it is time for the next line; asked again, it is not."""
+        now = monotonic()
+        if now < self._next_s:
+            return False
+        self._next_s = now + EVERY_S
+        return True
 
 
 class Tick(Protocol):
@@ -83,7 +100,12 @@ def show_paragraphs(out: Console, entries: Iterable[tuple[str, str, list[str]]])
 
 @contextmanager
 def progress(label: str) -> Iterator[Tick]:
-    """A bar on standard error while the block runs, if that is a terminal; it is gone afterwards."""
+    """While the block runs, a bar on standard error that is gone afterwards; a line now and then if that is no
+    terminal."""
+    screen = Console(stderr=True)
+    if not screen.is_terminal:
+        yield _in_lines(label)
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -92,8 +114,7 @@ def progress(label: str) -> Iterator[Tick]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    screen = Console(stderr=True)
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    with Progress(*columns, console=screen, transient=True) as bar:
         task = bar.add_task(label, total=None)
         next_s = 0.0
 
@@ -105,6 +126,16 @@ def progress(label: str) -> Iterator[Tick]:
                 bar.update(task, completed=done, total=total)
 
         yield tick
+
+
+def _in_lines(label: str) -> Tick:
+    lines = Lines()
+
+    def tick(done: int, total: int) -> None:
+        if lines.due():
+            remark(f"{label}: {done:,} of {total:,}")
+
+    return tick
 
 
 def show_run(out: Console, result: RunResult, explain: str) -> None:
@@ -298,6 +329,13 @@ def _cell(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(str(part) for part in value)
     return str(value)
+
+
+def remark(line: str) -> None:
+    """One line on standard error that nothing hangs on: where it cannot be written, it is not."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(line, file=sys.stderr, flush=True)
 
 
 def complain(line: str) -> None:

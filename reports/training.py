@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from reports.document import plural
+
 QUIET = ("runs", "curve", "columns", "packages", "refused", "held_out_modules", "drafters")  # which the files hold
 FIGURES = ("AL", "AL16", "AL32", "AL64", "AL128", "first_step", "looping_share")
 
@@ -57,7 +59,7 @@ def draw(path: Path, stage: str, told: dict[str, Any]) -> None:
     for name in (name for name in columns if "loss" in name):
         place = columns.index(name)
         axes.plot([row[0] for row in rows], [row[place] for row in rows], label=name.replace("_", " "))
-    axes.set_title(f"{stage}: {told['steps']:,} steps, {told['seconds']:,.0f} s", loc="left")
+    axes.set_title(f"{stage}: {plural(told['steps'], 'step')}, {told['seconds']:,.0f} s", loc="left")
     axes.set_xlabel("step")
     axes.set_ylabel("nats a token")
     axes.grid(color="#e6e6e6", linewidth=0.8)

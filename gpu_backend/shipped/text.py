@@ -78,7 +78,8 @@ def _other_recipes(card: dict[str, Any]) -> Iterator[str]:
         for number, run in enumerate(runs, 1):
             if other := run.get("recipe"):
                 changed = ", ".join(f"{key} {value}" for key, value in other.items())
-                yield f"* run {number} of {name}, {run['steps']:,} steps, had another recipe: {changed}"
+                steps = "1 step" if run["steps"] == 1 else f"{run['steps']:,} steps"
+                yield f"* run {number} of {name}, {steps}, had another recipe: {changed}"
 
 
 def _acceptance(card: dict[str, Any]) -> Iterator[str]:

@@ -151,7 +151,8 @@ class Session:
         write_json(part / PROGRESS, left)
         replace(self.folder)
         before = f"{run['seconds_before']:g} s of preparation and {run['seconds_compiling']:g} s of compilation"
-        self.say(f"{self.name}: {self.steps} steps in {run['seconds']:g} s, behind {before}")
+        taken = "1 step" if self.steps == 1 else f"{self.steps} steps"
+        self.say(f"{self.name}: {taken} in {run['seconds']:g} s, behind {before}")
         return left
 
 

@@ -49,7 +49,7 @@ def train(order: Order, recipe: Recipe, say: Say) -> dict[str, Any]:
     left = session.leave(target, recipe.target, recipe.told(of_target=True), held_out_loss=loss)
     if interrupted:
         raise KeyboardInterrupt
-    say(f"target: held-out loss {left['held_out_loss']:g} after {left['steps']} steps")
+    say(f"target: held-out loss {left['held_out_loss']:g} after {left['steps']} step{'s' * (left['steps'] != 1)}")
     return left
 
 

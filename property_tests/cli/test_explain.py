@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -158,3 +159,27 @@ def test_a_story_of_two_workers_tells_the_transfer(kvtwin: Command, tmp_path: Pa
         story.index(words) for words in ("its transfer begins: owner 1", "owner 2 is granted page", "has arrived")
     )
     assert begins < granted < arrives
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ({"event": "iteration", "chunks": 1, "steps": 1}, "the pass schedules 1 chunk and 1 verify step"),
+        ({"event": "iteration", "chunks": 0, "steps": 2}, "the pass schedules 0 chunks and 2 verify steps"),
+        ({"event": "finish", "output": 1}, "finished after 1 token"),
+        (
+            {"event": "submit", "prompt": 1, "max_new_tokens": 2000},
+            "arrives with a prompt of 1 token, for at most 2,000",
+        ),
+        (
+            {"event": "copy", "tokens": 1, "source": 4, "target": 5, "pool": "draft"},
+            "the first token of page 4 is copied to page 5 of pool draft",
+        ),
+        (
+            {"event": "copy", "tokens": 3, "source": 4, "target": 5, "pool": "draft"},
+            "the first 3 tokens of page 4 are copied to page 5 of pool draft",
+        ),
+    ],
+)
+def test_one_is_told_as_one(event: dict[str, object], said: str) -> None:
+    assert import_module("reports.sentences").sentence(event, {}) == said
