@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from gpu_backend.device import uncollected
 from gpu_backend.kernels.ceiling import copy_launch, empty_launch, read_launch
 
 METHOD = (
@@ -47,7 +48,7 @@ def event_us(run: Callable[[], object], repeats: int) -> list[float]:
 def capture(run: Callable[[], object], rounds: int = 1) -> torch.cuda.CUDAGraph:
     """``rounds`` calls of ``run``, already warm, as one graph."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with uncollected(), torch.cuda.graph(graph):
         for _ in range(rounds):
             run()
     return graph

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gpu_backend.device import uncollected
 from gpu_backend.layout import UNBACKED
 from gpu_backend.replay.agreed import Agreed
 from gpu_backend.replay.journal import Journal, Landing, Part
@@ -215,7 +216,7 @@ class GenerationSteps:
         graph = torch.cuda.CUDAGraph()
         if self.memory.checks:
             stage.landing = Landing(self._left(step), pooled=False)
-        with torch.cuda.graph(graph, pool=self._pool):
+        with uncollected(), torch.cuda.graph(graph, pool=self._pool):
             stage.out = self._carry_out(step, stage)
             if stage.landing is not None:
                 assert stage.out is not None

@@ -7,6 +7,7 @@ import torch
 
 from gpu_backend.acceptance.draws import Purpose, counters, gumbel, uniform
 from gpu_backend.acceptance.rules import Rule, Sampling
+from gpu_backend.device import uncollected
 
 ROWS, DRAFTS, VOCABULARY = 512, 7, 256
 
@@ -49,7 +50,7 @@ def test_a_captured_rule_waits_for_nothing_and_says_the_same(device: torch.devic
     judged(sampling, *told)
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
-    with torch.cuda.graph(graph):
+    with uncollected(), torch.cuda.graph(graph):
         found = judged(sampling, *told)
     graph.replay()
     assert all(torch.equal(one, other) for one, other in zip(wanted, found, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -36,6 +37,23 @@ def test_a_replay_does_what_a_launch_does(contract: Any) -> None:
         assert contract.error(found, untouched) == 0, "a capture runs nothing"
     graph.replay()
     assert contract.error(found, wanted) <= contract.tolerance(case)
+
+
+def test_an_older_graph_that_nobody_holds_does_not_end_a_capture() -> None:
+    values = torch.zeros(4, device=DEVICE)
+    held: list[object] = [capture(lambda: values.add_(1))]
+    held.append(held)  # a cycle, which only a collection frees
+    del held
+    before = gc.get_threshold()
+    gc.set_threshold(1)  # whatever is allocated from now on collects
+    try:
+        graph = capture(lambda: [values.mul_(2), *([] for _ in range(1000))])
+    finally:
+        gc.set_threshold(*before)
+    assert gc.isenabled()
+    values.fill_(3)
+    graph.replay()
+    assert values.tolist() == [6, 6, 6, 6]
 
 
 def test_lengths_tables_and_bases_are_read_at_replay() -> None:
