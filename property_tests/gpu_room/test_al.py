@@ -16,6 +16,7 @@ from gpu_backend.al import conditions, prompts
 from gpu_backend.al.arms import arm, beside_sound, may_hide
 from gpu_backend.al.conditions import pasts
 from gpu_backend.al.experiment import Ask, Results, Served, measure, subject
+from gpu_backend.al.laws import caught_by
 from gpu_backend.al.measure import Run, Watching, run
 from gpu_backend.al.order import (
     AGENTIC,
@@ -161,6 +162,17 @@ def test_a_fault_that_costs_and_one_that_does_not_are_told_apart() -> None:
     change = costs.change(16)
     assert change is not None and change.high < 1
     assert free.verdict == FREE and free.same.all() and not free.owed.any()
+
+
+@pytest.mark.parametrize(
+    ("fault", "law"),
+    [("kept-provisional", "INIT"), ("freed-by-highest", "WINDOW"), ("no-draft-lookahead-pages", "OWN")],
+)
+def test_the_laws_are_asked_with_drafts_that_are_accepted_and_others_that_are_not(fault: str, law: str) -> None:
+    ask = asked()
+    condition = conditions.whole_prompts(ask.pair, ask.texts, 16)
+    assert law in caught_by(ask.pair, condition, find(f"fault:{fault}"))
+    assert not caught_by(ask.pair, condition, BUILDS["unified"])
 
 
 def test_a_correct_build_whose_traces_differ_breaks_a_law() -> None:
