@@ -124,6 +124,8 @@ def register(app: typer.Typer, room: Callable[[], Room]) -> None:
         tables.show(told, json)
         if out is not None:
             tables.write(out, told)
+        for kind, failure in told.failed.items():
+            terminal.complain(f"{kind}: {failure.line}")
         raise typer.Exit(told.exit_code)
 
 

@@ -149,7 +149,8 @@ def headline(told: Told) -> str:
 
 def closing(told: Told) -> list[str]:
     """What stands behind the tables, ahead of the headline."""
-    return [*told.notes, *seeds.lines(told), *calibrated(told)]
+    failed = [f"{kind}: not measured to its end: {failure.line}" for kind, failure in told.failed.items()]
+    return [*told.notes, *seeds.lines(told), *calibrated(told), *failed]
 
 
 def calibrated(told: Told) -> list[str]:

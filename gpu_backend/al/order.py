@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-FINE, VIOLATED, NOTHING_CHECKED, INTERRUPTED = 0, 1, 3, 130
+FINE, VIOLATED, BAD_INPUT, NOTHING_CHECKED, CRASHED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 REPEAT, TWO_TURN, SHORT_TAIL, LONG_TAIL, BRANCH = "repeat", "two-turn", "short-tail", "long-tail", "branch"
 PREFIXED = (SHORT_TAIL, LONG_TAIL, BRANCH)  # conditions of a shared prefix
 SUSPEND, HOST_LOAD, TRANSFER, AGENTIC = "suspend", "host-load", "transfer", "agentic"
@@ -114,12 +114,21 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a kind of drafter was not measured to its end, in one line, and the exit code of that."""
+
+    line: str
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """What came out: ``arms`` and ``hits`` are rows, ``cold`` the figures of the cold runs, both by kind of
     drafter, how drafts were judged, and condition.
 
     ``pair`` says what was measured: hashes of weights and prompts, device, decoding; ``drafters`` what is each kind's
     own. ``calibrations``, by kind: text of the model's file, rows of predictions, error.
+    ``failed``: kinds that were refused or crashed while others had runs to tell of.
     """
 
     pair: dict[str, Any]
@@ -130,12 +139,16 @@ class Told:
     notes: list[str] = field(default_factory=list)
     calibrations: dict[str, dict[str, Any]] = field(default_factory=dict)
     drafters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failed: dict[str, Failure] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
-        """1 if a correct build broke a law, 3 if no trace was owed, 130 after Ctrl-C, else 0."""
+        """1 if a correct build broke a law, 130 after Ctrl-C, 4 if a kind crashed, 2 if one was refused, 3 if no trace
+        was owed, else 0."""
         if any(arm["laws"] for arm in self.arms):
             return VIOLATED
         if self.interrupted:
             return INTERRUPTED
+        if self.failed:
+            return max(failure.code for failure in self.failed.values())
         return FINE if any(arm["owed"] for arm in self.arms) else NOTHING_CHECKED

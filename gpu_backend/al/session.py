@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import platform
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed, wait
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +13,13 @@ from gpu_backend.acceptance.metrics import acceptance_length
 from gpu_backend.acceptance.rules import Rule, Sampling
 from gpu_backend.acceptance.weights import DFLASH
 from gpu_backend.al import conditions, experiment
+from gpu_backend.al.apart import measure_apart
 from gpu_backend.al.arms import Arm, firsts
 from gpu_backend.al.calibrate import calibrate, error_of
 from gpu_backend.al.experiment import Ask, Progress, Results
 from gpu_backend.al.laws import caught_by
 from gpu_backend.al.measure import DRAFTER, TARGET, Run
-from gpu_backend.al.order import AGENTIC, FAULT, LENGTHS, Order, Told, faults_for
+from gpu_backend.al.order import AGENTIC, BAD_INPUT, FAULT, LENGTHS, Failure, Order, Told, faults_for
 from gpu_backend.al.prompts import digest, has_requests, sizes
 from gpu_backend.replay.result import ReplayOrder
 from gpu_backend.replay.session import require_order
@@ -38,45 +37,12 @@ def measure(order: Order, progress: Progress | None = None) -> Told:
     """Run what is ordered; InputError, in one line, for what cannot be measured.
 
     On a GPU every kind of drafter has a process of its own: what takes time is what the host does for each row. What
-    Ctrl-C leaves is what was finished.
+    Ctrl-C leaves is what was finished, and so does a kind that is refused once others have runs to tell of.
     """
     kinds = kinds_of(order)
     if len(kinds) == 1 or require_order(ReplayOrder(order.device)).type != "cuda":
         return measure_here(order, progress)
-    return measure_apart([replace(order, drafters=(kind,)) for kind in kinds], progress)
-
-
-def measure_apart(parts: Sequence[Order], progress: Progress | None = None) -> Told:
-    """Each of ``parts`` in a process of its own, which Ctrl-C in a terminal reaches as well."""
-    cut = False
-    with ProcessPoolExecutor(len(parts), multiprocessing.get_context("spawn")) as pool:
-        running = [pool.submit(measure_here, part) for part in parts]
-        try:
-            for number, _ in enumerate(as_completed(running), 1):
-                if progress is not None:
-                    progress(number, len(parts))
-        except KeyboardInterrupt:
-            cut = True
-            wait(running)  # they end with what they have
-    told = [one.result() for one in running if not cut or one.exception() is None]
-    if not told:
-        raise KeyboardInterrupt
-    return replace(joined(told), interrupted=cut or any(part.interrupted for part in told))
-
-
-def joined(parts: Sequence[Told]) -> Told:
-    """What several kinds of drafters came out as, each on its own, as one."""
-    first = parts[0]
-    return Told(
-        first.pair,
-        [row for part in parts for row in part.arms],
-        [row for part in parts for row in part.hits],
-        {kind: told for part in parts for kind, told in part.cold.items()},
-        any(part.interrupted for part in parts),
-        [note for part in parts for note in part.notes],
-        {kind: told for part in parts for kind, told in part.calibrations.items()},
-        {kind: told for part in parts for kind, told in part.drafters.items()},
-    )
+    return measure_apart([replace(order, drafters=(kind,)) for kind in kinds], measure_here, progress)
 
 
 def measure_here(order: Order, progress: Progress | None = None) -> Told:
@@ -90,27 +56,39 @@ def measure_here(order: Order, progress: Progress | None = None) -> Told:
         if progress is not None:
             progress(done + part, wanted)
 
+    ran(0, 0)
     for ask in asks:
-        kind, decoding = ask.pair.kind, str(ask.sampling.rule)
-        results = experiment.measure(ask, ran)
-        done += len(results.arms)
-        head = {"drafter": kind, "decoding": decoding}
-        told.hits.extend(head | row for row in hit_rows(results))
-        told.cold.setdefault(kind, {})[decoding] = {
-            name: run.measured.table()
-            | {"seconds": round(run.seconds, 3), "device_seconds": round(run.device_seconds, 3), "steps": run.steps}
-            for name, run in results.cold.items()
-        }
         try:
-            for arm in results.arms:
-                told.arms.append(head | row_of(arm, ask.seed) | caught(ask, results, arm))
-            if order.calibrate and kind not in told.calibrations and not results.interrupted:
-                told.calibrations[kind] = calibration(ask, results)
-        except KeyboardInterrupt:
-            results.interrupted = True
+            results = experiment.measure(ask, ran)
+            done += len(results.arms)
+            tell(told, ask, results, calibrates=order.calibrate)
+        except InputError as error:
+            if not told.arms:
+                raise
+            told.failed[ask.pair.kind] = Failure(str(error), BAD_INPUT)
+            continue
         if results.interrupted:
             return replace(told, interrupted=True)
     return told
+
+
+def tell(told: Told, ask: Ask, results: Results, *, calibrates: bool) -> None:
+    """Add to ``told`` what was measured of one kind of drafter under one rule; Ctrl-C leaves the rest of it out."""
+    kind, decoding = ask.pair.kind, str(ask.sampling.rule)
+    head = {"drafter": kind, "decoding": decoding}
+    told.hits.extend(head | row for row in hit_rows(results))
+    told.cold.setdefault(kind, {})[decoding] = {
+        name: run.measured.table()
+        | {"seconds": round(run.seconds, 3), "device_seconds": round(run.device_seconds, 3), "steps": run.steps}
+        for name, run in results.cold.items()
+    }
+    try:
+        for arm in results.arms:
+            told.arms.append(head | row_of(arm, ask.seed) | caught(ask, results, arm))
+        if calibrates and kind not in told.calibrations and not results.interrupted:
+            told.calibrations[kind] = calibration(ask, results)
+    except KeyboardInterrupt:
+        results.interrupted = True
 
 
 def caught(ask: Ask, results: Results, arm: Arm) -> dict[str, Any]:

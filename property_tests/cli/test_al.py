@@ -81,10 +81,17 @@ def test_a_single_hit_has_a_change_and_no_interval(kvtwin: Command, tmp_path: Pa
 
 
 def test_requests_too_short_for_a_real_draft_have_no_acceptance_length(kvtwin: Command, tmp_path: Path) -> None:
+    """Nor can a model be fitted from them, which is told behind what was measured."""
     few = ("--prompts", "2", "--tokens", "2", "--conditions", "repeat", "--builds", "mirror-21281,paired-22")
-    answer = kvtwin("al", "--tier", "t0", "--device", "cpu", *few, "--faults", "none", "--out", tmp_path / "al")
-    assert answer.code in (0, 3), answer.err
-    assert {row["AL_change"] for row in json.loads((tmp_path / "al/al.json").read_text())["arms"]} == {None}
+    few = (*few, "--faults", "none", "--calibrate")
+    answer = kvtwin("al", "--tier", "t0", "--device", "cpu", *few, "--out", tmp_path / "al")
+    assert answer.code == 2, answer.err
+    line = "al: calibrate: expected runs to fit from, found no verify step saw its whole window"
+    assert answer.err == f"kvtwin: dflash: {line}\n"
+    told = json.loads((tmp_path / "al/al.json").read_text())
+    assert told["failed"] == {"dflash": {"line": line, "code": 2}} and told["exit_code"] == 2
+    assert [row["AL_change"] for row in told["arms"]] == [None, None]
+    assert f"* dflash: not measured to its end: {line}" in (tmp_path / "al/al.md").read_text()
     assert "cold: AL16 –, AL32 –, AL64 –, AL128 –, AL –, first step –" in answer.out and "None" not in answer.out
 
 

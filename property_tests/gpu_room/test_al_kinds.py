@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpu_backend.al.apart import joined
 from gpu_backend.al.order import (
     CHUNKED,
     CONDITIONS,
@@ -21,7 +22,7 @@ from gpu_backend.al.order import (
     faults_for,
     faults_shown,
 )
-from gpu_backend.al.session import joined, measure_here
+from gpu_backend.al.session import measure_here
 from gpu_backend.shipped.card import DRAFTERS
 
 ORDER = Order(None, ("unified",), ("placeholder-lookahead", "raw-keys"), (CHUNKED,), 2, 5, "cpu")
