@@ -39,7 +39,7 @@ KINDS = {  # of the comparison by kind of drafter
 COLD = ("AL16", "AL32", "AL64", "AL128", "AL")
 LEGEND = (
     "first: tokens of the first step of real drafts; prefilled, cached: tokens of target/drafter; law: those that see "
-    "a fault in the sim, the first one first"
+    f"a fault in the sim, the first one first ({NONE}: none does, or it is no fault)"
 )
 
 

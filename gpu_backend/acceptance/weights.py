@@ -16,7 +16,7 @@ import torch
 from gpu_backend.modules.config import DrafterConfig, TargetConfig
 from gpu_backend.modules.loader import drafter_config_of, load_pair, target_config_of
 from gpu_backend.replay.modelled import Models, content_of, require_served
-from gpu_backend.shipped.card import DRAFTERS, TARGET, checked
+from gpu_backend.shipped.card import DRAFTERS, TARGET, checked, kinds_in
 from model.config import EngineConfig
 from scenarios.errors import InputError
 from scenarios.schema import Scenario
@@ -59,6 +59,8 @@ def open_pair(folder: Path, kind: str = DFLASH) -> Pair:
     for part in parts:
         if not (folder / part).is_dir():
             problem = f"expected a folder with {' and '.join(parts)} in it, found no {part}"
+            if part != TARGET:
+                problem += _others(folder, part)
             raise InputError(str(folder), 0, "weights", problem)
     hashes = checked(folder, parts)
     target = target_config_of(folder / parts[0])
@@ -75,6 +77,14 @@ def open_pair(folder: Path, kind: str = DFLASH) -> Pair:
             problem = f"expected the target's {wanted}, since K/V of both lie in pages of one layout, found {found}"
             raise InputError(file, 0, name, problem)
     return Pair(folder, target, drafter, kind, hashes)
+
+
+def _others(folder: Path, part: str) -> str:
+    """Where drafters of other kinds than the missing ``part`` lie in ``folder``, or where one was looked for."""
+    if there := [DRAFTERS[kind] for kind in kinds_in(folder)]:
+        return f" beside {' and '.join(there)}"
+    *rest, last = (name for name in DRAFTERS.values() if name != part)
+    return f", nor {', '.join(rest)} or {last}"
 
 
 def fitted(scenario: Scenario, pair: Pair) -> Scenario:

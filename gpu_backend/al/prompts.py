@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from gpu_backend.train.encoding import Encoder, ids_of, open_tokenizer
 from gpu_backend.train.files import TOKENS, read_prompts
 from gpu_backend.train.tokens import HELD_IDS, PROMPTS, TOKENIZER, load_ids
 from model.tokens import named_seed, stream_tokens
-from scenarios.errors import InputError
+from scenarios.errors import InputError, quote
 
 LETTERS, SPARE = 6, 256  # of a token at most, as a rule; ids behind a head that the end of its text may change
 
@@ -71,6 +71,15 @@ def held_out(folder: Path, count: int, length: int) -> list[Text]:
             return [Text.of(ids) for ids in found]
     problem = f"expected {count} pieces of {length} tokens of held-out text, found fewer"
     raise InputError(str(folder / TOKENS), 0, "prompts", problem)
+
+
+def require_known(folder: Path, texts: Sequence[Text], vocabulary: int) -> None:
+    """InputError for a piece of text with an id that the weights in ``folder`` have no embedding of."""
+    for text in texts:
+        for one in chain(text.ids, text.end, *text.turn):
+            if type(one) is not int or not 0 <= one < vocabulary:
+                problem = f"expected ids of the target's vocabulary, 0 to {vocabulary - 1:,}, found {quote(one)}"
+                raise InputError(str(folder / TOKENS), 0, f"text {text.name}", problem)
 
 
 def has_requests(folder: Path) -> bool:

@@ -20,7 +20,7 @@ from gpu_backend.al.experiment import Ask, Progress, Results
 from gpu_backend.al.laws import caught_by
 from gpu_backend.al.measure import DRAFTER, TARGET, Run
 from gpu_backend.al.order import AGENTIC, BAD_INPUT, FAULT, LENGTHS, Failure, Order, Told, faults_for
-from gpu_backend.al.prompts import digest, has_requests, sizes
+from gpu_backend.al.prompts import digest, has_requests, require_known, sizes
 from gpu_backend.replay.result import ReplayOrder
 from gpu_backend.replay.session import require_order
 from gpu_backend.shipped.card import kinds_in
@@ -127,6 +127,8 @@ def asks_of(order: Order) -> list[Ask]:
         pair, texts = experiment.subject(
             order.weights, device, count, exact=order.exact, seed=order.seed, kind=kind, spans=order.spans
         )  # fmt: skip
+        if order.weights is not None:
+            require_known(order.weights, texts, pair.target.config.vocabulary)
         found += [
             Ask(
                 pair, texts, order.tokens or tokens, order.builds, faults_for(kind, order.faults), order.conditions,

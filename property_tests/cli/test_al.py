@@ -32,6 +32,7 @@ def test_a_table_tells_sound_reuse_from_broken(kvtwin: Command, tmp_path: Path) 
     )
     assert answer.code == 0, answer.err
     assert "unified" in answer.out and "identical" in answer.out and "less context" in answer.out
+    assert "law: those that see a fault in the sim, the first one first (–: none does, or it is no fault)" in answer.out
     assert "fault:store-at-zero" in answer.out and "of 2 accept traces" in answer.out and "2 are" in answer.out
     told = json.loads((tmp_path / "al/al.json").read_text())
     assert [arm["build"] for arm in told["arms"]] == ["unified", "target-21", "fault:store-at-zero"]

@@ -24,7 +24,11 @@ from sim.rulespec import find
 
 FEW = replace(TINY, vocabulary=5, positions=96)  # words, so that random drafts are right now and then
 REFUSED = {
-    "no-drafter": ("drafter", None, "expected a folder with target and drafter in it, found no drafter"),
+    "no-drafter": (
+        "drafter",
+        None,
+        "target and drafter in it, found no drafter, nor drafter-dspark, drafter-eagle3 or drafter-mtp",
+    ),
     "kind": ("drafter", {"speculators_model_type": "eagle3"}, "speculators_model_type: expected 'dflash' or"),
     "another-target": ("drafter", {"hidden_size": 32}, "hidden_size: expected the target's 64, found 32"),
     "heads": ("drafter", {"num_key_value_heads": 4}, "num_key_value_heads: expected the target's 2, since"),
@@ -84,6 +88,8 @@ def test_a_scenario_takes_the_drafter_of_its_kind_where_the_folder_has_one(tmp_p
         pair = load(tmp_path, torch.device("cpu"), exact=True, kind=kind)
         assert pair.drafter.config.kind == kind and pair.drafts == 2
         assert pair.sha256.keys() == {"target/model.safetensors", f"{part}/model.safetensors"}, "and no other kind's"
+    with pytest.raises(InputError, match=r"drafter-mtp in it, found no drafter-mtp beside drafter and drafter-dspark$"):
+        open_pair(tmp_path, "mtp")
     with pytest.raises(InputError, match=r"weights: expected a drafter of kind mtp in drafter-mtp, found dflash"):
         fitted(catalog.load("smoke/mtp_chain"), open_pair(tmp_path, kind_in(tmp_path, "mtp")))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 from gpu_backend.al.order import COSTS, DECLARED, IDENTICAL, REPEAT, Order, Told
 from gpu_backend.al.session import measure
+from scenarios.errors import InputError
 
 TINY = Path(__file__).parent / "tiny_pair"
 HITS, TOKENS = 12, 17
@@ -74,3 +76,13 @@ def test_sampled_acceptance_on_a_sound_hit_is_that_of_the_cold_run(rule: str) ->
     (found,) = told.arms
     assert found["verdict"] == IDENTICAL and found["owed"] == found["same_traces"] == found["same_outputs"] == 3
     assert found["decoding"] == rule and told.cold["dflash"][rule][REPEAT]["AL"] > 1
+
+
+@pytest.mark.parametrize("wrong", [-1, 512])
+def test_prompts_have_the_ids_that_the_target_knows(tmp_path: Path, wrong: int) -> None:
+    folder = shutil.copytree(TINY, tmp_path / "pair")
+    prompts = json.loads((folder / "tokens/prompts.json").read_text())
+    prompts[1]["ids"][3] = wrong
+    (folder / "tokens/prompts.json").write_text(json.dumps(prompts))
+    with pytest.raises(InputError, match=rf"tokens: text \w+: expected ids .* vocabulary, 0 to 511, found {wrong}$"):
+        measure(Order(folder, ("unified",), (), (REPEAT,), 2, 2, "cpu"))
