@@ -26,7 +26,7 @@ from reports.al_words import (
     in_columns,
     of_table,
 )
-from reports.document import dump
+from reports.document import dump, plural
 from reports.folder import Output, stamp
 
 
@@ -73,7 +73,8 @@ def show(told: Told, json: bool) -> None:
 def markdown(told: Told) -> str:
     """The tables as Markdown."""
     pair, kinds = told.pair, by_kind(told)
-    lines = [f"# Cold against hit: {pair['name']}, {pair['prompts']} requests of {pair['tokens']} tokens", ""]
+    size = f"{plural(pair['prompts'], 'request')} of {pair['tokens']} tokens"
+    lines = [f"# Cold against hit: {pair['name']}, {size}", ""]
     if kinds:
         lines += ["## Builds by kind of drafter", "", *as_markdown(KINDS, kinds), ""]
     for (kind, decoding, name), rows in by_table(told).items():

@@ -13,7 +13,7 @@ from typing import Any
 
 from model.invariants import INVARIANTS
 from reports import terminal
-from reports.document import dump
+from reports.document import dump, plural
 from reports.events import Event
 from reports.run_folder import EVENTS, RESULT, VIOLATIONS, read_json
 from reports.sentences import decoding, granted, published, sentence
@@ -92,7 +92,7 @@ def show(story: Story, json_wanted: bool) -> None:
     for line in head:
         out.print(line, soft_wrap=True, markup=False)
     if hidden:
-        out.print(f"{'':>9}  {'':>7}  … {hidden:,} lines; --json has them all", style="dim")
+        out.print(f"{'':>9}  {'':>7}  … {plural(hidden, 'line')}; --json has them all", style="dim")
     for line in tail:
         out.print(line, soft_wrap=True, markup=False)
     out.print(

@@ -76,13 +76,15 @@ def tell(told: Told, ask: Ask, results: Results, *, calibrates: bool) -> None:
     """Add to ``told`` what was measured of one kind of drafter under one rule; Ctrl-C leaves the rest of it out."""
     kind, decoding = ask.pair.kind, str(ask.sampling.rule)
     head = {"drafter": kind, "decoding": decoding}
-    told.hits.extend(head | row for row in hit_rows(results))
-    told.cold.setdefault(kind, {})[decoding] = {
-        name: run.measured.table()
-        | {"seconds": round(run.seconds, 3), "device_seconds": round(run.device_seconds, 3), "steps": run.steps}
-        for name, run in results.cold.items()
-    }
     try:
+        hits = [head | row for row in hit_rows(results)]
+        cold = {
+            name: run.measured.table()
+            | {"seconds": round(run.seconds, 3), "device_seconds": round(run.device_seconds, 3), "steps": run.steps}
+            for name, run in results.cold.items()
+        }
+        told.hits.extend(hits)
+        told.cold.setdefault(kind, {})[decoding] = cold
         for arm in results.arms:
             told.arms.append(head | row_of(arm, ask.seed) | caught(ask, results, arm))
         if calibrates and kind not in told.calibrations and not results.interrupted:

@@ -63,5 +63,6 @@ def beside(found: list[Said], wanted: list[Said], dtype: torch.dtype) -> Beside:
             text = f"logits of row {row} are {float(units[row]):.3g} times the tolerance from those of one rank"
             return Beside(rows, equal, worst, text, mine.step)
     if len(found) != len(wanted):
-        return Beside(rows, equal, worst, f"{len(found)} steps, one rank has {len(wanted)}", -1)
+        steps = "1 step" if len(found) == 1 else f"{len(found)} steps"
+        return Beside(rows, equal, worst, f"{steps}, one rank has {len(wanted)}", -1)
     return Beside(rows, equal, worst)

@@ -26,6 +26,7 @@ from gpu_backend.al.session import measure_here
 from gpu_backend.shipped.card import DRAFTERS
 
 ORDER = Order(None, ("unified",), ("placeholder-lookahead", "raw-keys"), (CHUNKED,), 2, 5, "cpu")
+BUILDS = ["unified", "fault:placeholder-lookahead", "fault:raw-keys"]
 
 
 @pytest.mark.parametrize("kind", ["eagle3", "mtp"])
@@ -71,16 +72,17 @@ def test_faults_of_slots_are_run_for_drafters_in_slots_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "call", "left"),
+    ("where", "call", "left", "fitted"),
     [
-        ("gpu_backend.al.experiment.run", 3, ["unified"]),
-        ("gpu_backend.al.session.caught_by", 2, ["unified", "fault:placeholder-lookahead"]),
-        ("gpu_backend.al.session.calibrate", 1, ["unified", "fault:placeholder-lookahead", "fault:raw-keys"]),
+        ("gpu_backend.al.experiment.run", 3, ["unified"], []),
+        ("gpu_backend.al.session.caught_by", 2, BUILDS[:2], []),
+        ("gpu_backend.al.session.calibrate", 1, BUILDS, []),
+        ("gpu_backend.al.session.hit_rows", 2, BUILDS, ["dflash"]),
     ],
-    ids=["a run", "the laws", "the calibration"],
+    ids=["a run", "the laws", "the calibration", "the rows of the next kind"],
 )
 def test_ctrl_c_leaves_what_was_finished(
-    monkeypatch: pytest.MonkeyPatch, where: str, call: int, left: list[str]
+    monkeypatch: pytest.MonkeyPatch, where: str, call: int, left: list[str], fitted: list[str]
 ) -> None:
     def cut(*told: Any, **more: Any) -> Any:
         asked.append(1)
@@ -93,4 +95,4 @@ def test_ctrl_c_leaves_what_was_finished(
     monkeypatch.setattr(where, cut)
     told = measure_here(replace(ORDER, drafters=("dflash", "mtp"), calibrate=True))
     assert [row["build"] for row in told.arms] == left and told.interrupted and told.exit_code == 130
-    assert list(told.cold) == ["dflash"] and not told.calibrations
+    assert list(told.cold) == ["dflash"] and list(told.calibrations) == fitted

@@ -123,7 +123,7 @@ def test_outputs_beyond_the_tolerance_are_named_by_step() -> None:
     assert (good.rows, good.wrong) == (3, "") and 0 < good.worst < 1
     assert bad.step == 4 and "times the tolerance" in bad.wrong
     assert beside([Said.of(4, logits * torch.nan)], [own], torch.float32).wrong
-    assert beside([own], [own, own], torch.float32).wrong == "1 steps, one rank has 2"
+    assert beside([own], [own, own], torch.float32).wrong == "1 step, one rank has 2"
     assert beside([own], [Said.of(5, logits)], torch.float32).wrong == "other rows than those of one rank"
 
 

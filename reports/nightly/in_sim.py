@@ -11,6 +11,7 @@ from model.faults import FAULTS
 from reports import drill as drills
 from reports import seeds, terminal
 from reports.catalogue import find_build
+from reports.document import plural
 from reports.evidence import evidence_of
 from reports.figures import FIGURES
 from reports.nightly import measure
@@ -109,4 +110,4 @@ def drill(suite: Suite) -> Iterator[Step]:
         if interrupted:
             raise Cut
 
-    yield Step("drill", "", f"drill of {len(names) or len(FAULTS)} faults", work)
+    yield Step("drill", "", f"drill of {plural(len(names) or len(FAULTS), 'fault')}", work)
