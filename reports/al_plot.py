@@ -31,11 +31,12 @@ def draw(path: Path, calibrations: dict[str, dict[str, Any]]) -> None:
     ends = [row[name] for row in rows for name in ("measured", "predicted")] or [1.0, 2.0]
     span = [min(ends) - 0.05, max(ends) + 0.05]
     left.plot(span, span, color="#888888", linewidth=1)
-    worst = {row["build"]: row for row in sorted(rows, key=lambda one: abs(one["error"]))}
-    for place, row in enumerate(list(worst.values())[:-4:-1]):  # by name
+    worst = {(row["drafter"], row["build"]): row for row in sorted(rows, key=lambda one: abs(one["error"]))}
+    for place, row in enumerate(list(worst.values())[:-4:-1]):  # each named once, under the worst of its conditions
         left.annotate(
-            f"{row['build'].removeprefix('fault:')}, {row['condition']}", (row["measured"], row["predicted"]),
-            xytext=(8, -14 - 10 * place), textcoords="offset points", fontsize=7,
+            f"{row['drafter']}, {row['build'].removeprefix('fault:')}, {row['condition']}",
+            (row["measured"], row["predicted"]), xytext=(0.55, 0.22 - 0.06 * place), textcoords="axes fraction",
+            fontsize=7, arrowprops={"arrowstyle": "-", "linewidth": 0.5, "color": "#888888"},
         )  # fmt: skip
     left.set_xlabel("AL measured, hits that were not fitted")
     left.set_ylabel("AL predicted by the sim")

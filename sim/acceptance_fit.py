@@ -2,14 +2,16 @@
 
 A step of a drafter with rates ``r`` that sees the share ``s`` accepts draft ``j``, once all before it were, with
 ``r[j] * g(s)``. Rates come from the steps with a complete window, bucket of steps by bucket, drawn towards those of all
-buckets where there are few. ``g`` is the most likely factor of each bin of shares, made monotone (pool adjacent
-violators): a drafter that sees more does not accept less. It stands at the mean share of its bin.
+buckets where there are few. ``g`` is, for each bin of shares, the factor with which the bin's steps accept as many
+drafts as were measured, made monotone (pool adjacent violators): a drafter that sees more does not accept less. It
+stands at the mean share of its bin. Where drafts hang together more than their rates say, the most likely factor is
+another one; acceptance length is what the model is asked for, so that is what it is held to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -34,16 +36,14 @@ class Observed:
     def joined(self, others: Sequence[Observed]) -> Observed:
         """These and ``others``."""
         parts = [self, *others]
-        return Observed(
-            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("step", "share", "accepted"))
-        )
+        return Observed(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(self)))
 
     def __len__(self) -> int:
         return len(self.step)
 
 
 def fit(observed: Observed, drafts: int, window: int | None, provenance: dict[str, Any] | None = None) -> Fitted:
-    """The most likely model; ValueError without a step that saw its whole window."""
+    """The model that accepts as much as was measured; ValueError without a step that saw its whole window."""
     whole = observed.share >= 1
     if not whole.any():
         raise ValueError("no verify step saw its whole window")
@@ -84,22 +84,19 @@ def _curve(observed: Observed, rates: Floats) -> tuple[tuple[float, ...], tuple[
 
 
 def _factor(accepted: Ints, rates: Floats) -> float:
-    """The most likely factor on ``rates`` ``[steps, K]`` in [0, 1]: the root of the slope of the log likelihood."""
-    slot = np.arange(rates.shape[1])
-    taken = float(np.minimum(accepted, rates.shape[1]).sum())
-    missed = rates[(slot == accepted[:, None]) & (accepted[:, None] < rates.shape[1])]
+    """The factor in [0, 1] on ``rates`` ``[steps, K]`` that gives as many accepted drafts in all as there were.
 
-    def slope(factor: float) -> float:
-        return taken / factor - float((missed / (1 - np.minimum(factor * missed, 1 - 1e-9))).sum())
-
-    if not taken:
-        return 0.0
-    low, high = 1e-6, 1.0
-    if slope(high) >= 0:
+    Draft ``j`` of a step, from 1, is accepted with ``g^j`` times the product of its first ``j`` rates, so that the sum
+    over steps is a polynomial in ``g`` that only rises.
+    """
+    reached = np.cumprod(rates, axis=1).sum(axis=0)
+    powers, wanted = np.arange(1, len(reached) + 1), float(np.minimum(accepted, len(reached)).sum())
+    if wanted >= reached.sum():
         return 1.0
+    low, high = 0.0, 1.0
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
+        low, high = (middle, high) if (reached * middle**powers).sum() < wanted else (low, middle)
     return (low + high) / 2
 
 

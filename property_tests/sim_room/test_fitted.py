@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,17 @@ def test_more_of_the_window_never_accepts_less() -> None:
     accepted = np.array([1] * 40 + [0, 1] * 20 + [1, 1, 1, 0] * 50)
     kept = fit(Observed(np.zeros(280, dtype=np.int64), share, accepted), 1, 16).kept
     assert kept[0] == kept[1] < kept[2] == 1
+
+
+def test_a_share_of_the_window_accepts_what_was_measured_there_however_drafts_hang_together() -> None:
+    whole, part = np.tile([0, 1, 2, 3, 3, 3], 100), np.repeat([0, 3], [600, 300])  # a lost context: all drafts or none
+    share = np.array([1.0] * len(whole) + [0.25] * len(part))
+    observed = Observed(np.zeros(len(share), dtype=np.int64), share, np.concatenate([whole, part]))
+    found = fit(observed, 3, 16)
+    assert found.expected_length(0) == pytest.approx(1 + whole.mean(), abs=0.02)
+    assert found.expected_length(0, 0.25) == pytest.approx(1 + part.mean(), abs=1e-3)
+    none = replace(observed, accepted=np.where(share < 1, 0, observed.accepted))
+    assert fit(none, 3, 16).expected_length(0, 0.25) == pytest.approx(1)
 
 
 def test_without_a_step_that_saw_its_window_there_is_nothing_to_fit() -> None:
