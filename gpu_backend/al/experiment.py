@@ -58,12 +58,14 @@ class Ask:
 
 @dataclass(slots=True)
 class Results:
-    """Conditions, cold runs by name, arms in their order; ``interrupted`` where Ctrl-C left some out."""
+    """Conditions, cold runs by name, arms in their order; ``interrupted`` where Ctrl-C left some out, ``refused`` where
+    what was asked turned out to be impossible."""
 
     conditions: dict[str, Condition] = field(default_factory=dict)
     cold: dict[str, Run] = field(default_factory=dict)
     arms: list[Arm] = field(default_factory=list)
     interrupted: bool = False
+    refused: InputError | None = None
 
 
 def subject(
@@ -92,7 +94,7 @@ def kind_of(build: Build) -> str:
 
 
 def measure(ask: Ask, progress: Progress | None = None) -> Results:
-    """Run everything that is asked; what Ctrl-C leaves is what was finished."""
+    """Run everything that is asked; what Ctrl-C or a refusal leaves is what was finished. InputError ahead of that."""
     results, done, wanted = Results(), 0, ask.arms()
     served = Served(ask, results)
     try:
@@ -103,6 +105,10 @@ def measure(ask: Ask, progress: Progress | None = None) -> Results:
                 progress(done, len(wanted))
     except KeyboardInterrupt:
         results.interrupted = True
+    except InputError as error:
+        if not results.arms:
+            raise
+        results.refused = error
     results.arms = beside_sound(results.arms)
     return results
 

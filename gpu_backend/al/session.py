@@ -61,7 +61,9 @@ def measure_here(order: Order, progress: Progress | None = None) -> Told:
         try:
             results = experiment.measure(ask, ran)
             done += len(results.arms)
-            tell(told, ask, results, calibrates=order.calibrate)
+            tell(told, ask, results, calibrates=order.calibrate and results.refused is None)
+            if results.refused is not None:
+                raise results.refused
         except InputError as error:
             if not told.arms:
                 raise

@@ -33,8 +33,9 @@ from gpu_backend.al.order import (
     REFUSED,
     SUSPEND,
     TRANSFER,
+    Order,
 )
-from gpu_backend.al.session import row_of
+from gpu_backend.al.session import measure_here, row_of
 from gpu_backend.replay.graphs import fits
 from gpu_backend.replay.page_batch import PageBatch
 from model.builds import BUILDS
@@ -84,6 +85,21 @@ def test_a_device_without_room_is_told_in_one_line_and_is_no_law_that_a_build_br
         served.arm("repeat", BUILDS["unified"])
     with pytest.raises(InputError, match=r"^device: pool "):
         measure(ask)
+
+
+def test_what_was_measured_before_the_device_was_full_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def filled(done: int, wanted: int) -> None:
+        if done:
+            monkeypatch.setattr("gpu_backend.pool.free_bytes", lambda _: 1024)
+
+    results = measure(asked("unified", "paired-22", only=("repeat",)), filled)
+    assert [one.build for one in results.arms] == ["unified"] and not results.interrupted
+    assert str(results.refused).startswith("device: pool ")
+    monkeypatch.undo()
+    order = Order(None, ("unified", "paired-22"), (), ("repeat",), 2, 4, "cpu", drafters=("dflash",), calibrate=True)
+    told = measure_here(order, filled)
+    assert [row["build"] for row in told.arms] == ["unified"] and told.failed["dflash"].code == told.exit_code == 2
+    assert not told.calibrations, "a part is not fitted as if it were the whole"
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
