@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,7 @@ def draw(path: Path, calibrations: dict[str, dict[str, Any]]) -> None:
     ends = [row[name] for row in rows for name in ("measured", "predicted")] or [1.0, 2.0]
     span = [min(ends) - 0.05, max(ends) + 0.05]
     left.plot(span, span, color="#888888", linewidth=1)
-    worst = {(row["drafter"], row["build"]): row for row in sorted(rows, key=lambda one: abs(one["error"]))}
-    for place, row in enumerate(list(worst.values())[:-4:-1]):  # each named once, under the worst of its conditions
+    for place, row in enumerate(worst_of(rows)):
         left.annotate(
             f"{row['drafter']}, {row['build'].removeprefix('fault:')}, {row['condition']}",
             (row["measured"], row["predicted"]), xytext=(0.55, 0.22 - 0.06 * place), textcoords="axes fraction",
@@ -55,3 +55,11 @@ def draw(path: Path, calibrations: dict[str, dict[str, Any]]) -> None:
     title = f"{told[0]['weights']}, {told[0]['rule']}: {steps:,} verify steps of {told[0]['prompts']} prompts"
     figure.suptitle(title, x=0.01, ha="left", fontsize=10)
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": "kvtwin"})
+
+
+def worst_of(rows: Iterable[dict[str, Any]], most: int = 3) -> list[dict[str, Any]]:
+    """Predictions that are off by most, the worst first; a drafter's build once, under the worst of its conditions."""
+    found = dict[tuple[str, str], dict[str, Any]]()
+    for row in sorted(rows, key=lambda one: -abs(one["error"])):
+        found.setdefault((row["drafter"], row["build"]), row)
+    return [*found.values()][:most]

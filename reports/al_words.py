@@ -8,6 +8,7 @@ from typing import Any
 
 from gpu_backend.al import seeds
 from gpu_backend.al.order import BROKEN, Told
+from model.builds import DEFAULT_BUILD
 from reports.comparison import NONE
 from reports.document import plural
 
@@ -38,8 +39,9 @@ KINDS = {  # of the comparison by kind of drafter
 }
 COLD = ("AL16", "AL32", "AL64", "AL128", "AL")
 LEGEND = (
-    "first: tokens of the first step of real drafts; prefilled, cached: tokens of target/drafter; law: those that see "
-    f"a fault in the sim, the first one first ({NONE}: none does, or it is no fault)"
+    f"verdict: that of wrong rules is told beside the hits of {DEFAULT_BUILD} where they were measured, whatever both "
+    "are against cold; first: tokens of the first step of real drafts; prefilled, cached: tokens of target/drafter; "
+    f"law: those that see a fault in the sim, the first one first ({NONE}: none does, or it is no fault)"
 )
 
 

@@ -17,10 +17,12 @@ from types import FrameType
 
 from gpu_backend.al.order import BAD_INPUT, CRASHED, Failure, Order, Told
 from scenarios.errors import InputError
+from sim.orphans import end_with_parent
 
 Progress = Callable[[int, int], None]  # runs done, in all
 Work = Callable[[Order, Progress], Told]
 LOOK_S = 0.2  # seconds between two looks at Ctrl-C
+LEAVE_S = 30.0  # that a process has to end in once it has answered, or is stopped
 _Answer = Told | InputError | Failure | KeyboardInterrupt
 
 
@@ -36,7 +38,8 @@ class _Child:
     answer: _Answer | None = None
 
     def hear(self) -> None:
-        """Take in all that it has said."""
+        """Take in all that it has said. Its end shows by itself: a process that it left may hold the pipe open."""
+        gone = not self.process.is_alive()  # ahead of the pipe, which then holds all that there will be
         try:
             while self.answer is None and self.hears.poll():
                 told = self.hears.recv()
@@ -45,6 +48,8 @@ class _Child:
                 else:
                     self.answer = told
         except (EOFError, OSError):
+            gone = True
+        if gone and self.answer is None:
             self.process.join()
             self.answer = Failure(f"its process ended with exit code {self.process.exitcode}", CRASHED)
 
@@ -54,10 +59,13 @@ class _Child:
             os.kill(self.process.pid, signal.SIGINT)
 
     def end(self) -> None:
-        """Its process is gone; one that has not answered is stopped where it stands."""
+        """Its process is gone; one that has not answered is stopped where it stands, as is one that does not end."""
         if self.answer is None:
             self.process.terminate()
-        self.process.join()
+        self.process.join(LEAVE_S)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
         self.hears.close()
 
 
@@ -68,9 +76,10 @@ def measure_apart(parts: Sequence[Order], work: Work, progress: Progress | None 
     is refused or whose process crashes leaves the others going, and stands in ``failed`` of what they found. Where no
     run of any kind is done yet, nothing is lost: then all are stopped and InputError, in one line, says why.
     """
+    children: list[_Child] = []
     with _counted() as presses:
-        children = _started(parts, work)
         try:
+            _start(children, parts, work)
             _gather(children, presses, progress)
         finally:
             for child in children:
@@ -112,9 +121,10 @@ def _counted() -> Iterator[list[int]]:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _started(parts: Sequence[Order], work: Work) -> list[_Child]:
-    """A process for each part. Ctrl-C waits until a child is there to take it: to import takes it seconds."""
-    context, children = multiprocessing.get_context("spawn"), list[_Child]()
+def _start(children: list[_Child], parts: Sequence[Order], work: Work) -> None:
+    """Add a process for each part to ``children``. Ctrl-C waits until a child is there to take it: to import takes it
+    seconds."""
+    context = multiprocessing.get_context("spawn")
     resource_tracker.ensure_running()  # to start it lets Ctrl-C through
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -127,7 +137,6 @@ def _started(parts: Sequence[Order], work: Work) -> list[_Child]:
             children.append(_Child(kind, process, hears))
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return children
 
 
 def _gather(children: Sequence[_Child], presses: Sequence[int], progress: Progress | None) -> None:
@@ -141,7 +150,7 @@ def _gather(children: Sequence[_Child], presses: Sequence[int], progress: Progre
         given_up = len(presses) > 1
         ready = wait([child.hears for child in busy], 0 if given_up else LOOK_S)
         for child in busy:
-            if child.hears in ready:
+            if child.hears in ready or not child.process.is_alive():
                 child.hear()
         if given_up or (_refused(children) and not any(child.done for child in children)):
             return
@@ -158,6 +167,7 @@ def _refused(children: Sequence[_Child]) -> InputError | None:
 def _joined(children: Sequence[_Child], *, interrupted: bool) -> Told:
     told = [child.answer for child in children if isinstance(child.answer, Told)]
     failed, notes = dict[str, Failure](), list[str]()
+    interrupted = interrupted or any(isinstance(child.answer, KeyboardInterrupt) for child in children)
     for child in children:
         if isinstance(child.answer, InputError):
             failed[child.kind] = Failure(str(child.answer), BAD_INPUT)
@@ -175,7 +185,8 @@ def _joined(children: Sequence[_Child], *, interrupted: bool) -> Told:
         )  # fmt: skip
     if interrupted or not failed:
         raise KeyboardInterrupt
-    if (refused := _refused(children)) is not None:
+    refused = _refused(children)
+    if refused is not None and all(failure.code == BAD_INPUT for failure in failed.values()):
         raise refused
     raise RuntimeError("; ".join(f"{kind}: {failure.line}" for kind, failure in failed.items()))
 
@@ -185,6 +196,7 @@ def _joined(children: Sequence[_Child], *, interrupted: bool) -> Told:
 
 def _serve(work: Work, order: Order, says: Connection) -> None:
     answer: _Answer
+    end_with_parent()
     try:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _once)

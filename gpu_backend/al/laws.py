@@ -27,7 +27,7 @@ def caught_by(pair: LoadedPair, condition: Condition, build: Build) -> list[str]
     counts = Acceptance(forced=[1, 1 + pair.drafts, 1, 2])
     drawn = scenario.replace(acceptance=counts).serving(scenario.workload())
     try:
-        result = run_scenario(drawn, build, check="incremental")
+        result = run_scenario(drawn, build, check="incremental").whole()
     except ENDS as error:
         return [type(error).__name__]
     return list(dict.fromkeys(one.code for one in result.violations))

@@ -14,7 +14,7 @@ from gpu_backend.acceptance.rules import Sampling
 from gpu_backend.al.pair import LoadedPair
 from gpu_backend.al.predicted import HIT
 from gpu_backend.backend import kernels_for
-from gpu_backend.device import release
+from gpu_backend.device import let_go, release
 from gpu_backend.replay.modelled_world import RecordingWorld
 from gpu_backend.replay.natural import Recorder
 from gpu_backend.replay.supported import require_replayable
@@ -146,11 +146,15 @@ def run(
 
     Raises NotCarriedOut for a build that runs on the engine only. ``sampling`` judges drafts, greedily without any.
     ``graphs`` as in a replay's order; ``prepare`` sees every worker before its first step. Pools and graphs of the run
-    are gone when it ends: the next one finds the device's memory free, and so do the other kinds' processes.
+    are gone when it ends, be it by an error: the next one finds the device's memory free, and so do the other kinds'
+    processes.
     """
     require_replayable(build)
     try:
         return _served(scenario, build, pair, sampling or Sampling(), graphs, prepare)
+    except BaseException as error:
+        let_go(error)
+        raise
     finally:
         release(pair.device)
 

@@ -14,6 +14,7 @@ import numpy as np
 from scenarios.behaviour_schema import Acceptance
 from scenarios.schema import Scenario
 from sim.crashes import ENDS
+from sim.orphans import end_with_parent
 from sim.rulespec import find
 from sim.run import run_scenario
 
@@ -47,7 +48,7 @@ def predict(asked: Asked) -> Drawn | None:
     for repeat in range(REPEATS):
         drawn = scenario.replace(acceptance=Acceptance(fitted=FILE), seed=scenario.seed + repeat)
         try:
-            result = run_scenario(drawn.at(None, asked.folder).serving(workload), find(asked.build))
+            result = run_scenario(drawn.at(None, asked.folder).serving(workload), find(asked.build)).whole()
         except ENDS:
             return None
         hits = [timing for timing in result.timings if timing.session.startswith(f"{HIT} ")]
@@ -65,5 +66,5 @@ def predict_all(asked: Sequence[Asked]) -> list[Drawn | None]:
     if cores == 1 or sessions < WORTH_WORKERS:
         return [predict(one) for one in asked]
     spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
-    with ProcessPoolExecutor(min(cores, len(asked)), spawn) as pool:
+    with ProcessPoolExecutor(min(cores, len(asked)), spawn, end_with_parent) as pool:
         return list(pool.map(predict, asked))

@@ -58,17 +58,17 @@ def measure_here(order: Order, progress: Progress | None = None) -> Told:
 
     ran(0, 0)
     for ask in asks:
+        results = experiment.Results()
         try:
             results = experiment.measure(ask, ran)
             done += len(results.arms)
             tell(told, ask, results, calibrates=order.calibrate and results.refused is None)
-            if results.refused is not None:
-                raise results.refused
         except InputError as error:
-            if not told.arms:
-                raise
-            told.failed[ask.pair.kind] = Failure(str(error), BAD_INPUT)
-            continue
+            results.refused = error
+        if results.refused is not None:
+            if not (told.arms or results.interrupted):
+                raise results.refused
+            told.failed[ask.pair.kind] = Failure(str(results.refused), BAD_INPUT)
         if results.interrupted:
             return replace(told, interrupted=True)
     return told

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_backend.shipped.card import digest_of
-from gpu_backend.train.files import write_whole
+from gpu_backend.train.files import make_folder, write_whole
 from gpu_backend.train.licences import licence_of
 from scenarios.errors import InputError
 from scenarios.jsonfile import load_mapping
@@ -171,6 +171,7 @@ def write(folder: Path, corpus: Corpus) -> dict[str, Any]:
     held = (part for name, text in corpus.held for part in (name.encode(), text))
     texts = {TRAIN: SEPARATOR.join(corpus.train), HELD: SEPARATOR.join(held)}
     manifest = manifest_of(corpus, {DIGESTS[name]: hashlib.sha256(text).hexdigest() for name, text in texts.items()})
+    make_folder(folder)
     for name in texts:
         (folder / name).unlink(missing_ok=True)
     # Ahead of the texts, so that whatever a kill leaves of them is the manifest's.

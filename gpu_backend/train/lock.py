@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,7 +29,8 @@ def locked(folder: Path) -> Iterator[None]:
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            _require_there(path, os.fstat(file.fileno()))
+        except (BlockingIOError, FileNotFoundError) as error:
             raise InputError(str(folder), 0, "", "expected a free folder, found a training that runs in it") from error
         except OSError as error:
             raise InputError(str(path), 0, "", f"cannot be locked: {reason_of(error)}") from error
@@ -38,3 +40,10 @@ def locked(folder: Path) -> Iterator[None]:
             if new and [*folder.iterdir()] == [path]:
                 path.unlink()
                 folder.rmdir()
+
+
+def _require_there(path: Path, opened: os.stat_result) -> None:
+    """FileNotFoundError where the file that was ``opened`` is not the one at ``path``: a training that ended in between
+    removed it, and its lock keeps nobody out any more."""
+    if not os.path.samestat(opened, path.stat()):
+        raise FileNotFoundError

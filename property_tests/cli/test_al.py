@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,13 @@ def test_builds_are_compared_by_kind_of_drafter(kvtwin: Command, tmp_path: Path)
     }  # fmt: skip
     rows = list(csv.DictReader((tmp_path / "al/predictions.csv").read_text().splitlines()))
     assert {row["drafter"] for row in rows} == {"dflash", "dspark"}
+
+
+def test_the_plot_names_the_builds_that_are_off_by_most() -> None:
+    off = {("a", 1): 0.01, ("a", 2): -0.5, ("b", 1): 0.02, ("c", 1): -0.2, ("d", 1): 0.3, ("d", 2): 0.1}
+    rows = [{"drafter": "mtp", "build": build, "condition": at, "error": off[build, at]} for build, at in off]
+    worst = import_module("reports.al_plot").worst_of(rows)
+    assert [(row["build"], row["condition"]) for row in worst] == [("a", 2), ("d", 1), ("c", 1)]
 
 
 def test_a_single_hit_has_a_change_and_no_interval(kvtwin: Command, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -105,5 +106,49 @@ def refused_at_once(order: Order, progress: Progress) -> Told:
     if order.drafters == ("mtp",):
         raise InputError("mtp/config.json", 0, "window", "expected a number")
     progress(0, 2)
+    time.sleep(60)
+    raise AssertionError("it was not stopped")
+
+
+def cut_alone(order: Order, progress: Progress) -> Told:
+    """Somebody sends Ctrl-C to the process of mtp alone, which has done nothing yet."""
+    if order.drafters == ("mtp",):
+        os.kill(os.getpid(), signal.SIGINT)
+    return finishes(order, progress)
+
+
+def stays(order: Order, progress: Progress) -> Told:
+    """What it was measured with keeps the process from its end."""
+    threading.Thread(target=time.sleep, args=(60,)).start()
+    return finishes(order, progress)
+
+
+def leaves_another(order: Order, progress: Progress) -> Told:
+    """The process of mtp is killed, and one that it started holds its pipe open for a while."""
+    if order.drafters == ("mtp",):
+        if os.fork():
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(3)
+        assert order.weights is not None
+        (order.weights / "later").touch()
+        os._exit(0)
+    return finishes(order, progress)
+
+
+def refused_and_crashed(order: Order, progress: Progress) -> Told:
+    """mtp crashes, and then eagle3 is refused; neither has done a run."""
+    assert order.weights is not None
+    if order.drafters == ("mtp",):
+        with (order.weights / "mtp").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            _kept.append(os.dup(file.fileno()))
+        (order.weights / "mtp").rename(order.weights / "crashes")
+        raise LookupError("no such row")
+    _ended(order, "crashes")
+    raise InputError("eagle3/config.json", 0, "window", "expected a number")
+
+
+def waits(order: Order, progress: Progress) -> Told:
+    """It would take long."""
     time.sleep(60)
     raise AssertionError("it was not stopped")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from array import array
 from dataclasses import replace
 from functools import cache
@@ -100,6 +102,19 @@ def test_what_was_measured_before_the_device_was_full_is_kept(monkeypatch: pytes
     told = measure_here(order, filled)
     assert [row["build"] for row in told.arms] == ["unified"] and told.failed["dflash"].code == told.exit_code == 2
     assert not told.calibrations, "a part is not fitted as if it were the whole"
+
+
+def test_a_run_that_broke_off_holds_no_pools_however_long_its_error_is_kept() -> None:
+    def breaks(worker: Watching) -> None:
+        pools.append(weakref.ref(worker.memory))
+        raise LookupError("no such row")
+
+    ask, pools = asked(), list[weakref.ref[object]]()
+    scenario = conditions.warm(ask.pair, conditions.whole_prompts(ask.pair, ask.texts, 2))
+    with pytest.raises(LookupError) as kept:
+        run(scenario, BUILDS["unified"], ask.pair, prepare=breaks)
+    gc.collect()
+    assert kept.value.__traceback__ is not None and [held() for held in pools] == [None]
 
 
 @pytest.mark.parametrize("name", CONDITIONS)

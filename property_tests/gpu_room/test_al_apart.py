@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,3 +61,38 @@ def test_a_kind_that_is_refused_or_crashes_throws_nothing_of_the_others_away(tmp
 def test_what_is_refused_before_any_run_is_done_ends_all_at_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^mtp/config\.json: window: expected a number$"):
         apart(al_parts.refused_at_once, tmp_path, "dflash", "mtp")
+
+
+def test_a_kind_that_somebody_interrupts_alone_is_missing_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    told, _ = apart(al_parts.cut_alone, tmp_path, "dflash", "mtp")
+    assert runs(told) == {"dflash": 2} and told.notes == ["mtp: nothing of it was finished"]
+    assert told.interrupted and told.exit_code == 130
+
+
+def test_a_crash_is_not_hidden_behind_what_was_refused(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"mtp: crashed, .*LookupError.*; eagle3: eagle3/config\.json: window"):
+        apart(al_parts.refused_and_crashed, tmp_path, "mtp", "eagle3")
+
+
+def test_a_process_that_answered_and_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpu_backend.al.apart.LEAVE_S", 0.1)
+    told, _ = apart(al_parts.stays, tmp_path, "dflash")
+    assert runs(told) == {"dflash": 2} and told.exit_code == 0 and not multiprocessing.active_children()
+
+
+def test_a_kind_whose_process_was_killed_is_not_waited_for_though_its_pipe_is_still_open(tmp_path: Path) -> None:
+    told, _ = apart(al_parts.leaves_another, tmp_path, "dflash", "mtp")
+    assert told.failed["mtp"].line == "its process ended with exit code -9" and runs(told) == {"dflash": 2}
+    assert not (tmp_path / "later").exists(), "which its own child would have left first"
+
+
+def test_nobody_is_left_where_a_process_cannot_be_started(tmp_path: Path) -> None:
+    parts = [Order(tmp_path, (), (), drafters=("dflash",)), Order(_Unsendable(), (), (), drafters=("mtp",))]
+    with pytest.raises(OSError, match="cannot be sent"):
+        measure_apart(parts, al_parts.waits)
+    assert not multiprocessing.active_children()
+
+
+class _Unsendable(type(Path())):
+    def __reduce__(self) -> Any:
+        raise OSError("cannot be sent")

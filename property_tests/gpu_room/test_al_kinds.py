@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpu_backend.al import experiment
 from gpu_backend.al.apart import joined
 from gpu_backend.al.order import (
     CHUNKED,
@@ -24,6 +25,7 @@ from gpu_backend.al.order import (
 )
 from gpu_backend.al.session import measure_here
 from gpu_backend.shipped.card import DRAFTERS
+from scenarios.errors import InputError
 
 ORDER = Order(None, ("unified",), ("placeholder-lookahead", "raw-keys"), (CHUNKED,), 2, 5, "cpu")
 BUILDS = ["unified", "fault:placeholder-lookahead", "fault:raw-keys"]
@@ -78,8 +80,10 @@ def test_faults_of_slots_are_run_for_drafters_in_slots_alone() -> None:
         ("gpu_backend.al.session.caught_by", 2, BUILDS[:2], []),
         ("gpu_backend.al.session.calibrate", 1, BUILDS, []),
         ("gpu_backend.al.session.hit_rows", 2, BUILDS, ["dflash"]),
+        ("sim.run.rare_collections", 5, ["unified"], []),
+        ("sim.run.rare_collections", 7, BUILDS, []),
     ],
-    ids=["a run", "the laws", "the calibration", "the rows of the next kind"],
+    ids=["a run", "the laws", "the calibration", "the rows of the next kind", "the sim's run", "a prediction"],
 )
 def test_ctrl_c_leaves_what_was_finished(
     monkeypatch: pytest.MonkeyPatch, where: str, call: int, left: list[str], fitted: list[str]
@@ -96,3 +100,21 @@ def test_ctrl_c_leaves_what_was_finished(
     told = measure_here(replace(ORDER, drafters=("dflash", "mtp"), calibrate=True))
     assert [row["build"] for row in told.arms] == left and told.interrupted and told.exit_code == 130
     assert list(told.cold) == ["dflash"] and list(told.calibrations) == fitted
+
+
+def test_ctrl_c_ends_all_kinds_also_when_one_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*told: Any, **more: Any) -> Any:
+        results = measured(*told, **more)
+        results.refused = InputError("device", 0, "", "pool draft needs 7 pages")
+        monkeypatch.setattr(experiment, "measure", measured)
+        return results
+
+    def cut(*told: Any) -> Any:
+        raise KeyboardInterrupt
+
+    measured = experiment.measure
+    monkeypatch.setattr(experiment, "measure", refused)
+    monkeypatch.setattr("gpu_backend.al.session.caught_by", cut)
+    told = measure_here(replace(ORDER, drafters=("dflash", "mtp")))
+    assert [row["build"] for row in told.arms] == ["unified"] and list(told.cold) == ["dflash"]
+    assert told.interrupted and told.failed["dflash"].line == "device: pool draft needs 7 pages"

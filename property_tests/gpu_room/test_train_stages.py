@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import io
 import json
 import os
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from gpu_backend.train.drafter_stage import batch
 from gpu_backend.train.files import PROGRESS, recover, replace
 from gpu_backend.train.generate import generate
 from gpu_backend.train.kinds import KINDS
+from gpu_backend.train.lock import LOCK, locked
 from gpu_backend.train.optimiser import start
 from gpu_backend.train.recipe import TINY
 from gpu_backend.train.session import Order, Session, Texts
@@ -89,6 +92,25 @@ def test_a_corpus_takes_the_place_of_one_wherever_it_was_killed_but_not_of_texts
         with pytest.raises(InputError, match=rf"{name}: expected the file on manifest\.json, or none: .* it wrote$"):
             require_own(tmp_path)
         (tmp_path / name).write_bytes(text)
+
+
+def test_a_file_in_the_place_of_the_corpus_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "corpus").write_text("mine")
+    with pytest.raises(InputError, match=r"corpus: expected a folder to write to: "):
+        write(tmp_path / "corpus", Corpus(train=[b"one"], held=[("json.py", b"two")]))
+
+
+def test_a_lock_whose_file_was_removed_when_another_training_ended_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(file: BinaryIO, how: int) -> None:
+        (tmp_path / LOCK).unlink()
+        usual(file, how)
+
+    usual = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(InputError, match="found a training that runs in it"), locked(tmp_path):
+        pass
 
 
 def test_new_weights_that_are_not_whole_are_not_taken_and_old_ones_come_back(tmp_path: Path) -> None:
