@@ -78,7 +78,7 @@ def test_a_table_names_the_kind_the_free_parameters_and_the_time(kvtwin: Command
     text = " ".join(answer.out.split())
     assert "655,360" in text
     assert "fitted input, derived: the measured points" in text
-    assert "S1: not measured here, needs a real drafter on a GPU" in text
+    assert "S1: not measured here, needs a real drafter: kvtwin al --tier t1" in text
     assert "3 figures in" in text
     assert "1 reproduced, 1 open, 1 in band with fitted input" in text
 

@@ -12,7 +12,7 @@ from scenarios.engine_schema import PolicySpec
 from sim.cost import PROFILES, affine_error, leave_one_out
 from sim.result import RunResult
 
-DRAFTER = "a real drafter on a GPU"
+DRAFTER = "a real drafter: kvtwin al --tier t1"
 REPLAY = ("new prompt tokens 535K", "acceptance by window coverage (curve kimi-k3-dspark)")
 
 
