@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 from collections import Counter
 from collections.abc import Callable
 from importlib import import_module
@@ -38,6 +40,20 @@ def test_elsewhere_than_on_a_terminal_a_line_comes_after_half_a_minute_and_then_
     clock(100)
     ticks(clock, (129, 5000))
     assert capsys.readouterr() == ("", ""), "a command that ends sooner is silent"
+
+
+def test_a_line_that_cannot_be_written_ends_no_command(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    for broken in (Full(), None):
+        clock(100)
+        monkeypatch.setattr("sys.stderr", broken)
+        ticks(clock, (131, 3), (170, 5000))
+
+
+class Full(io.StringIO):
+    """The log of a job whose disk takes no more."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "no space left")
 
 
 def test_a_terminal_shows_a_bar_and_no_such_lines(

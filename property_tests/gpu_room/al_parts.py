@@ -68,6 +68,7 @@ def one_is_cut(order: Order, progress: Progress) -> Told:
         os.kill(os.getppid(), signal.SIGINT)
         time.sleep(60)
     except KeyboardInterrupt:
+        os.kill(os.getpid(), signal.SIGINT)  # a terminal sends it to the whole group, the parent once more
         return told_of(kind, 1, interrupted=True)
     raise AssertionError("Ctrl-C did not come")
 
@@ -149,6 +150,16 @@ def refused_and_crashed(order: Order, progress: Progress) -> Told:
 
 
 def waits(order: Order, progress: Progress) -> Told:
-    """It would take long."""
+    """It would take long. Its file is locked until the process ends."""
+    if order.weights is not None:
+        part = order.weights / "locks"
+        _kept.append(os.open(part, os.O_CREAT | os.O_RDWR))
+        fcntl.flock(_kept[-1], fcntl.LOCK_EX)
+        part.rename(order.weights / "waits")
     time.sleep(60)
     raise AssertionError("it was not stopped")
+
+
+def pressed() -> None:
+    """Ctrl-C comes now."""
+    os.kill(os.getpid(), signal.SIGINT)

@@ -88,6 +88,13 @@ def test_a_device_without_room_is_told_in_one_line_and_is_no_law_that_a_build_br
     with pytest.raises(InputError, match=r"^device: pool "):
         measure(ask)
 
+    def full(*told: object, **more: object) -> Run:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has 1.00 GiB. See the docs")
+
+    monkeypatch.setattr("gpu_backend.al.experiment.run", full)
+    with pytest.raises(InputError, match=r"^device: CUDA out of memory; fewer --prompts, "):
+        measure(ask)
+
 
 def test_what_was_measured_before_the_device_was_full_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     def filled(done: int, wanted: int) -> None:
@@ -197,7 +204,12 @@ def test_a_fault_that_costs_and_one_that_does_not_are_told_apart() -> None:
 
 @pytest.mark.parametrize(
     ("fault", "law"),
-    [("kept-provisional", "INIT"), ("freed-by-highest", "WINDOW"), ("no-draft-lookahead-pages", "OWN")],
+    [
+        ("kept-provisional", "INIT"),
+        ("freed-on-hope", "WINDOW"),
+        ("freed-by-highest", "WINDOW"),
+        ("no-draft-lookahead-pages", "OWN"),
+    ],
 )
 def test_the_laws_are_asked_with_drafts_that_are_accepted_and_others_that_are_not(fault: str, law: str) -> None:
     ask = asked()
@@ -244,9 +256,11 @@ def test_a_fault_is_judged_beside_the_default_builds_own_hit() -> None:
     assert drafted(cold, (1, 4), (20, 1)).trace(0) != hit.trace(0)
     less = arm("repeat", find("fault:store-at-zero"), "fault", cold, drafted(cold, (1, 2), (20, 1)), exact=False)
     more = arm("repeat", find("fault:adjacent-slot"), "fault", cold, drafted(cold, (1, 4), (20, 1)), exact=False)
-    told = {one.build: one.verdict for one in beside_sound([alone, base, less, more])}
+    other = arm("repeat", BUILDS["paired-22"], "correct", cold, cold, exact=False)
+    told = {one.build: one.verdict for one in beside_sound([alone, base, other, less, more])}
     assert told == {
-        "fault:raw-keys": FREE, "unified": NOISE, "fault:store-at-zero": COSTS, "fault:adjacent-slot": GAINS,
+        "fault:raw-keys": FREE, "unified": NOISE, "paired-22": IDENTICAL, "fault:store-at-zero": COSTS,
+        "fault:adjacent-slot": GAINS,
     }  # fmt: skip
     assert alone.verdict != FREE and beside_sound([alone, elsewhere])[0].verdict == alone.verdict
     assert beside_sound([alone, base])[0].change(16) == alone.change(16), "figures stay those against cold"
@@ -259,6 +273,11 @@ def test_a_request_that_was_preempted_owes_nothing() -> None:
     run = replace(cold, records=tuple(cut))
     found = arm("repeat", BUILDS["unified"], "correct", cold, run, exact=True)
     assert found.owed.tolist() == [False] + [True] * (HITS - 1) == [not one for one in found.restarted]
+    steps = Steps.of([(hit, 1, 4 if hit else 1, True) for hit in range(HITS)])
+    fault = arm("repeat", find("fault:raw-keys"), "fault", other,
+                replace(run, measured=replace(run.measured, steps=steps)), exact=True)  # fmt: skip
+    assert fault.same.tolist() == [False] + [True] * (HITS - 1)
+    assert fault.verdict == FREE, "what differs is the preempted request's"
     wrong = arm("repeat", BUILDS["unified"], "correct", other, run, exact=True)
     assert wrong.broken[0].startswith(f"AL: {HITS - 1} of {HITS - 1} accept traces"), "of those that owe"
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +98,40 @@ def test_nobody_is_left_where_a_process_cannot_be_started(tmp_path: Path) -> Non
     assert not multiprocessing.active_children()
 
 
+def test_ctrl_c_while_a_process_starts_waits_until_it_can_take_it() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        measure_apart([Order(_Pressed(), (), (), drafters=("mtp",))], al_parts.waits)
+
+
+def test_a_kind_is_not_measured_on_when_the_command_was_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}) as parent:
+        while not (tmp_path / "waits").exists():
+            time.sleep(0.01)
+        began = time.monotonic()
+        parent.kill()
+        with (tmp_path / "waits").open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+    assert time.monotonic() - began < 30, "of the minute that it would take"
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from gpu_backend.al.apart import measure_apart
+from gpu_backend.al.order import Order
+from property_tests.gpu_room import al_parts
+measure_apart([Order(Path(sys.argv[1]), (), (), drafters=("mtp",))], al_parts.waits)
+"""
+
+
 class _Unsendable(type(Path())):
     def __reduce__(self) -> Any:
         raise OSError("cannot be sent")
+
+
+class _Pressed(type(Path())):
+    """Ctrl-C comes to the process that starts while it takes in what it is to do."""
+
+    def __reduce__(self) -> Any:
+        return al_parts.pressed, ()

@@ -118,3 +118,11 @@ def test_ctrl_c_ends_all_kinds_also_when_one_was_refused(monkeypatch: pytest.Mon
     told = measure_here(replace(ORDER, drafters=("dflash", "mtp")))
     assert [row["build"] for row in told.arms] == ["unified"] and list(told.cold) == ["dflash"]
     assert told.interrupted and told.failed["dflash"].line == "device: pool draft needs 7 pages"
+    assert told.exit_code == 130, "the user's wish is ahead of what was refused"
+
+
+def test_runs_of_all_kinds_are_counted_on() -> None:
+    shown: list[tuple[int, int]] = []
+    order = replace(ORDER, faults=(), tokens=2, drafters=("dflash", "mtp"))
+    measure_here(order, lambda *now: shown.append(now))
+    assert shown == [(0, 2), (1, 2), (2, 2)]
