@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from scenarios.schema import Scenario
 from sim.rulespec import find
 
 Progress = Callable[[int, int], None]  # runs done, in all
+FULL = (DeviceMemoryError, torch.OutOfMemoryError)
+FULL_WORDS = ("CUDA error: out of memory", "STATUS_ALLOC_FAILED")  # of graphs and libraries, which have no class for it
 _ENDS = (AssertionError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError)  # of a wrong rule's run
 
 
@@ -78,7 +81,8 @@ def subject(
         pair = drawn(device, exact=exact, kind=kind)
         pair = pair if spans is None else replace(pair, spans=spans)
         return pair, prompts.drawn(count, conditions.text_length(pair), T0_WORDS, seed)
-    pair = load(folder, device, exact=exact, kind=kind)
+    with _room():
+        pair = load(folder, device, exact=exact, kind=kind)
     if prompts.has_requests(folder):  # whole ones: their ends belong to them
         pair = replace(pair, spans=prompts.sizes(folder)[1] // pair.span)
     elif spans is not None:
@@ -168,8 +172,17 @@ class Served:
         return conditions.whole_prompts(pair, texts, tokens, name)
 
     def _run(self, scenario: Scenario, build: Build) -> Run:
-        try:
+        with _room():
             return run(scenario, build, self.ask.pair, sampling=self.ask.sampling, graphs=self.ask.graphs)
-        except (DeviceMemoryError, torch.OutOfMemoryError) as error:
-            found = str(error).partition(". ")[0]
-            raise InputError("device", 0, "", f"{found}; fewer --prompts, --tokens or --drafters need less") from error
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """A device that runs full is no fault of a build or of kvtwin, but InputError that tells what needs less."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not (isinstance(error, FULL) or any(word in str(error) for word in FULL_WORDS)):
+            raise
+        found = str(error).partition("\n")[0].partition(". ")[0]
+        raise InputError("device", 0, "", f"{found}; fewer --prompts, --tokens or --drafters need less") from error

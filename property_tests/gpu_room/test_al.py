@@ -88,12 +88,30 @@ def test_a_device_without_room_is_told_in_one_line_and_is_no_law_that_a_build_br
     with pytest.raises(InputError, match=r"^device: pool "):
         measure(ask)
 
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.5 GiB. See"), "CUDA out of memory"),
+        (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might"), "CUDA error: out of memory"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"), "CUDA error: CUBLAS_STATUS_ALLOC_FAILED"),
+    ],
+)
+def test_in_whatever_words_a_device_says_that_it_is_full_no_build_is_blamed(
+    monkeypatch: pytest.MonkeyPatch, error: RuntimeError, told: str
+) -> None:
     def full(*told: object, **more: object) -> Run:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has 1.00 GiB. See the docs")
+        raise error
 
     monkeypatch.setattr("gpu_backend.al.experiment.run", full)
-    with pytest.raises(InputError, match=r"^device: CUDA out of memory; fewer --prompts, "):
-        measure(ask)
+    monkeypatch.setattr("gpu_backend.al.experiment.load", full)
+    with pytest.raises(InputError, match=f"^device: {told}.*; fewer --prompts, "):
+        measure(asked("unified"))
+    with pytest.raises(InputError, match=f"^device: {told}.*; fewer --prompts, "):
+        subject(Path(), CPU, 1, exact=True, seed=0)
+    error = RuntimeError("no such kernel")
+    with pytest.raises(RuntimeError, match=r"^no such kernel$"):
+        subject(Path(), CPU, 1, exact=True, seed=0)
 
 
 def test_what_was_measured_before_the_device_was_full_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
