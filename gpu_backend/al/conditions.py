@@ -165,7 +165,9 @@ def chunked(pair: LoadedPair, texts: Sequence[Text], tokens: int) -> Condition:
 
 
 def _unlike(ids: tuple[int, ...], length: int, firsts: set[int]) -> tuple[int, ...]:
-    """The publisher's own tail: it parts from the others' at its first token, so that reuse ends there."""
+    """The publisher's own tail: it parts from the others' at its first token, so that reuse ends there. It is as long
+    as the text has tokens for."""
+    length = min(length, len(ids) - 1)
     places = range(len(ids) - length, 0, -1)
     first = next((place for place in places if ids[place] not in firsts), places[0])
     return ids[first : first + length]

@@ -14,7 +14,7 @@ from gpu_backend.acceptance.weights import DFLASH
 from gpu_backend.al import agentic, conditions, prompts
 from gpu_backend.al.arms import Arm, arm, beside_sound
 from gpu_backend.al.conditions import Condition
-from gpu_backend.al.measure import Run, run
+from gpu_backend.al.measure import RuleCrashed, Run, run
 from gpu_backend.al.order import AGENTIC, CHUNKED, CONDITIONS, CORRECT, FAULT, HISTORICAL, PREFIXED, TWO_TURN, shown_by
 from gpu_backend.al.pair import T0_WORDS, LoadedPair, drawn, load
 from gpu_backend.al.prompts import Text
@@ -131,6 +131,8 @@ class Served:
             found = self._run(conditions.warm(ask.pair, self.condition(name)), build)
         except InputError:
             raise
+        except RuleCrashed as error:
+            return arm(name, build, kind, cold, None, exact=exact, error=str(error))
         except NotCarriedOut as error:
             if kind == CORRECT:
                 raise InputError("builds", 0, "", str(error)) from error

@@ -25,10 +25,15 @@ from model.ops import At, Op, World
 from model.plan import GenerationRow, StepPlan
 from model.request import RequestRecord
 from scenarios.schema import Scenario
+from sim.crashes import CRASH
 from sim.result import RunResult
 from sim.run import run_scenario
 
 TARGET, DRAFTER = "target", "draft"
+
+
+class RuleCrashed(RuntimeError):
+    """A rule ended the run; the text says by which error, and where."""
 
 
 @dataclass(slots=True)
@@ -184,6 +189,9 @@ def _served(
     result = run_scenario(scenario, build, check="off", record_ops=True, opened=opened, measured=recorder)
     if result.interrupted:
         raise KeyboardInterrupt
+    for violation in result.violations:
+        if violation.code == CRASH:
+            raise RuleCrashed(violation.message)
     return _run_of(result, seen, recorder, time.perf_counter() - begun)
 
 

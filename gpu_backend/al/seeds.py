@@ -10,6 +10,7 @@ from gpu_backend.al.order import AGENTIC, BRANCH, REPEAT, WINDOWED, Told
 
 LOST, PAIRED, UNIFIED, BARE = "mirror-21281", "paired-22", "unified", "unified-nowindow"
 DFLASH = "dflash"
+FEWEST = 16  # requests over which a bootstrap tells anything
 FULL_PAGES = "target-21"  # what the seed's prefilled tokens before pairing are put down to, as a hypothesis
 Row = dict[str, Any]
 
@@ -40,7 +41,7 @@ def _lost(name: str, decoding: str, of: dict[tuple[str, str], Row]) -> Iterator[
     holds = lost["AL_high"] < 0 and paired["AL_low"] <= 0 <= paired["AL_high"]
     yield (
         f"S1 ({name}): lost drafter context on a hit {_change(lost)}, paired {_change(paired)} "
-        f"(seed: {seed}): {_word(holds)}"
+        f"(seed: {seed}): {_word(holds, lost)}"
     )
 
 
@@ -53,7 +54,7 @@ def _t2(release: str, decoding: str, of: dict[tuple[str, str], Row]) -> Iterator
     holds = lost["AL128_high"] < 0
     yield (
         f"T2 ({release}): lost drafter context on a hit {found} (experiment with another drafter of this target: "
-        f"AL16 -26.3 %, AL128 -8.8 %, from 2.59 to 2.36; the seed's own figure: -9.4 %): {_word(holds)}"
+        f"AL16 -26.3 %, AL128 -8.8 %, from 2.59 to 2.36; the seed's own figure: -9.4 %): {_word(holds, lost)}"
     )
 
 
@@ -71,7 +72,7 @@ def _agentic(name: str, of: dict[tuple[str, str], Row]) -> Iterator[str]:
     )
     yield (
         f"S2 ({name}): {FULL_PAGES}, {PAIRED}, {UNIFIED}: AL {lengths} (seed: 3.037 -> 3.203 -> 3.287), prefilled "
-        f"{prefilled} (seed: 561,484 -> 535,300): {_word(holds)}"
+        f"{prefilled} (seed: 561,484 -> 535,300): {_word(holds, lost)}"
     )
 
 
@@ -83,7 +84,8 @@ def _bare(name: str, of: dict[tuple[str, str], Row]) -> Iterator[str]:
     holds = bare["AL_high"] < 0 or bare["AL16_high"] < 0
     yield (
         f"S3 ({name}): claims without the drafter's window: AL {bare['AL']:.3f} instead of {whole['AL']:.3f}, "
-        f"{_change(bare)}, AL16 {bare['AL16_change']:+.1%} (seed: 3.219 instead of 3.722, -13.5 %): {_word(holds)}"
+        f"{_change(bare)}, AL16 {bare['AL16_change']:+.1%} (seed: 3.219 instead of 3.722, -13.5 %): "
+        f"{_word(holds, bare)}"
     )
 
 
@@ -93,5 +95,7 @@ def _change(row: Row) -> str:
     return f"{row['AL_change']:+.1%} [{100 * row['AL_low']:+.1f}, {100 * row['AL_high']:+.1f}]"
 
 
-def _word(holds: bool) -> str:
+def _word(holds: bool, row: Row) -> str:
+    if row["hits"] < FEWEST:
+        return f"{row['hits']} requests are too few to tell"
     return "the same direction, clear of noise" if holds else "NOT shown here"

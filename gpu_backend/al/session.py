@@ -122,7 +122,7 @@ def calibration(ask: Ask, results: Results) -> dict[str, Any]:
 
 def asks_of(order: Order) -> list[Ask]:
     """One for each kind of drafter and rule of acceptance: the pair on its device, and texts for it."""
-    device = require_order(ReplayOrder(order.device))
+    device = require_order(replace(ReplayOrder(order.device), temperature=order.temperature))
     prompts, tokens = ON_CUDA if device.type == "cuda" else ON_CPU
     if order.weights is not None and has_requests(order.weights):
         prompts = min(prompts, sizes(order.weights)[0])

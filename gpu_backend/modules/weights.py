@@ -55,6 +55,8 @@ def read_weights(
             if tensor.dtype not in FLOATS:
                 raise InputError(str(path), 0, name, f"expected floating point of 16 or 32 bits, found {tensor.dtype}")
             found[name] = tensor.to(dtype)
+            if not found[name].isfinite().all():
+                raise InputError(str(path), 0, name, f"expected finite values in {dtype}, found others")
     missing = sorted(expected.keys() - found.keys())
     if missing:
         more = f" and {len(missing) - 1} others" if len(missing) > 1 else ""

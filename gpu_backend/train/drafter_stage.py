@@ -15,7 +15,7 @@ from gpu_backend.shipped.card import DRAFTERS
 from gpu_backend.train.chat import Requests, read_chat
 from gpu_backend.train.dense import Passes
 from gpu_backend.train.files import PROGRESS, TARGET, TOKENS, read_bytes, recover
-from gpu_backend.train.fit import target_fits, tokens_fit
+from gpu_backend.train.fit import device_fits, target_fits, tokens_fit
 from gpu_backend.train.kinds import KINDS
 from gpu_backend.train.kinds.base import Kind
 from gpu_backend.train.optimiser import Optimiser, rate_at
@@ -41,6 +41,7 @@ def train(order: Order, recipe: Recipe, say: Say, name: str = "dflash") -> dict[
     wide = order.device.type != "cuda"  # where nothing is reduced, both compute in the drafter's dtype
     place_for_inference(target, order.device, torch.float32 if wide else target.config.dtype)
     drafter, more = begin(session, kind, recipe, target)
+    device_fits(order.device, recipe)
     drafter = drafter.to(order.device)
     prompts = Requests(read_chat(order.folder), texts) if recipe.instruct else texts
     written = sequences(target, prompts, session, recipe)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from gpu_backend.modules.config import TargetConfig
 from gpu_backend.train.files import TARGET, TOKENS, read_json
 from gpu_backend.train.recipe import Recipe
 from scenarios.errors import InputError
 
 INFO = "tokens.json"
+ON_A_CPU = 1 << 16  # tokens of a step of the target's training
 
 
 def tokens_fit(folder: Path, recipe: Recipe) -> None:
@@ -25,6 +28,14 @@ def vocabulary_fits(path: Path, found: object, recipe: Recipe) -> None:
     if found != recipe.target.vocabulary:
         problem = f"expected {recipe.target.vocabulary} ids, as this --size has, found {found}"
         raise InputError(str(path), 0, "vocabulary", problem)
+
+
+def device_fits(device: torch.device, recipe: Recipe) -> None:
+    """``InputError`` where a step of the recipe is too large for a CPU's memory: its logits alone take gigabytes."""
+    tokens = recipe.target_rows * recipe.target_length
+    if device.type == "cpu" and tokens > ON_A_CPU:
+        problem = f"expected a GPU for steps of {tokens:,} tokens, found the CPU, on which --size tiny trains"
+        raise InputError("device", 0, "", problem)
 
 
 def target_fits(folder: Path, found: TargetConfig, recipe: Recipe) -> None:

@@ -11,7 +11,7 @@ from gpu_backend.modules.loader import load_target
 from gpu_backend.modules.target import Target
 from gpu_backend.train.dense import Passes, run_target
 from gpu_backend.train.files import TARGET, TOKENS
-from gpu_backend.train.fit import target_fits, tokens_fit
+from gpu_backend.train.fit import device_fits, target_fits, tokens_fit
 from gpu_backend.train.optimiser import Optimiser, rate_at, start
 from gpu_backend.train.recipe import Recipe
 from gpu_backend.train.session import Order, Say, Session, Texts, reduced, seed_of
@@ -27,6 +27,7 @@ def train(order: Order, recipe: Recipe, say: Say) -> dict[str, Any]:
     texts = Texts(load_ids(order.folder), order.device, order.folder / TOKENS / IDS)
     held = Texts(load_ids(order.folder, HELD_IDS), order.device, order.folder / TOKENS / HELD_IDS)
     target = begin(session, recipe).to(order.device)
+    device_fits(order.device, recipe)
     passes = Passes.on(order.device)
     loss_of = torch.compile(head_loss) if order.device.type == "cuda" else head_loss
     optimiser = Optimiser(target, recipe.muon, recipe.target_adam, recipe.target_decay)

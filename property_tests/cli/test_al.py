@@ -116,7 +116,7 @@ def arm(condition: str, build: str, length: float, low: float, high: float, pref
     change = {"AL": length, "AL_low": low, "AL_change": (low + high) / 2, "AL_high": high, "AL16_high": high}
     return {
         "drafter": "dflash", "decoding": "greedy", "condition": condition,
-        "build": build, "seconds": 1.0, "prefilled_target": prefilled,
+        "build": build, "hits": 256, "seconds": 1.0, "prefilled_target": prefilled,
         "AL16_change": (low + high) / 2, **change,
     }  # fmt: skip
 
@@ -134,6 +134,11 @@ def test_figures_of_the_seeds_stand_beside_what_was_measured_and_are_not_called_
     assert "-10.0% [-12.0, -8.0], paired +0.0% [+0.0, +0.0] (seed: -9.4 %, paired -0.9 %)" in lines[0]
     noisy = [row | {"AL_high": 0.01, "AL16_high": 0.01} for row in clear]
     assert all(line.endswith("NOT shown here") for line in seeds.lines(Told({}, noisy, [], {"dflash": {"greedy": {}}})))
+    few = [row | {"hits": 2} for row in clear]
+    assert all(
+        line.endswith(": 2 requests are too few to tell")
+        for line in seeds.lines(Told({}, few, [], {"dflash": {"greedy": {}}}))
+    )
     assert seeds.lines(Told({}, clear[:1], [], {"dflash": {"greedy": {}}})) == []
 
 
@@ -150,6 +155,7 @@ def test_figures_of_the_seeds_stand_beside_what_was_measured_and_are_not_called_
         (("--tier", "t0", "--sampling", "golden"), "sampling: expected a rule (did you mean 'token'?), found"),
         (("--tier", "t0", "--out", "file/al"), "file/al: cannot write here: not a directory"),
         (("--tier", "t0", "--drafters", "pard"), "found pard: the sim serves it, and it has no module"),
+        (("--tier", "t0", "--sampling", "token", "--temperature", "inf"), "temperature: expected a number above 0"),
         (("--tier", "t0", "--drafters", "dflahs"), "did you mean 'dflash'?"),
         (
             ("--weights", "nowhere"),

@@ -17,7 +17,8 @@ import torch
 from safetensors.torch import load_file
 
 from gpu_backend.train import drafter_stage, target_stage
-from gpu_backend.train.recipe import TINY
+from gpu_backend.train.fit import ON_A_CPU
+from gpu_backend.train.recipe import RECIPES, TINY
 from gpu_backend.train.session import Order
 from property_tests.cli.conftest import Command
 
@@ -102,6 +103,19 @@ def test_texts_that_no_stage_wrote_are_not_replaced(kvtwin: Command, folder: Pat
     assert (answer.code, answer.err.count("\n")) == (2, 1)
     assert "t/corpus/train.txt: expected the file on manifest.json, or none: `kvtwin train corpus`" in answer.err
     assert (folder / "corpus/train.txt").read_text() == "a = 1\n"
+
+
+def test_a_size_whose_steps_do_not_fit_a_cpus_memory_is_refused_there(
+    kvtwin: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert RECIPES["t1"].target_rows * RECIPES["t1"].target_length > ON_A_CPU
+    kvtwin("train", "target", *SIZE, *HERE, "--seconds", "0.1")
+    monkeypatch.setattr("gpu_backend.train.fit.ON_A_CPU", 8)  # now a step of the smallest size is too large as well
+    for stage in ("target", "drafter"):
+        answer = kvtwin("train", stage, *SIZE, *HERE, "--seconds", "0.1")
+        assert (answer.code, answer.err.count("\n")) == (2, 1)
+        assert "device: expected a GPU for steps of " in answer.err
+    assert (folder / "target/progress.json").exists() and not (folder / "drafter").exists()
 
 
 def test_weights_are_found_wherever_a_run_was_killed_and_by_the_right_size_alone(kvtwin: Command, folder: Path) -> None:

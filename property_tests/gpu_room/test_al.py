@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from array import array
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -41,6 +41,7 @@ from gpu_backend.al.session import measure_here, row_of
 from gpu_backend.replay.graphs import fits
 from gpu_backend.replay.page_batch import PageBatch
 from model.builds import BUILDS
+from model.rules.claim import Claim, ClaimView, WindowedPair
 from model.tokens import prompt_tokens
 from scenarios.errors import InputError
 from sim.rulespec import find
@@ -234,6 +235,34 @@ def test_the_laws_are_asked_with_drafts_that_are_accepted_and_others_that_are_no
     condition = conditions.whole_prompts(ask.pair, ask.texts, 16)
     assert law in caught_by(ask.pair, condition, find(f"fault:{fault}"))
     assert not caught_by(ask.pair, condition, BUILDS["unified"])
+
+
+@dataclass(frozen=True)
+class Stumbles(WindowedPair):
+    """A rule of one's own that is not finished."""
+
+    name: str = "stumbles"
+
+    def decide(self, view: ClaimView) -> Claim:
+        raise LookupError("no such page")
+
+
+def test_a_rule_that_raises_is_the_arms_error_and_leaves_the_others() -> None:
+    ask = asked("unified", only=("repeat",))
+    served, sound = Served(ask, Results()), BUILDS["unified"]
+    own = replace(sound, name="own", correct=False, rules=replace(sound.rules, claim=Stumbles()))
+    found = served.arm("repeat", own)
+    assert found.verdict == REFUSED and "LookupError" in found.error and "no such page" in found.error
+    assert served.arm("repeat", sound).verdict == IDENTICAL
+    assert served.arm("repeat", replace(own, correct=True)).broken[0].startswith("PROGRESS: LookupError")
+
+
+@pytest.mark.parametrize("kind", ["dflash", "mtp"])
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_every_condition_is_made_of_the_shortest_prompts_too(name: str, kind: str) -> None:
+    pair, texts = subject(None, CPU, HITS, exact=True, seed=0, spans=1, kind=kind)
+    (found,) = measure(Ask(pair, texts, 4, ("unified",), (), (name,))).arms
+    assert not found.broken and found.owed.any()
 
 
 def test_a_correct_build_whose_traces_differ_breaks_a_law() -> None:

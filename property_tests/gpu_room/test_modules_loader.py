@@ -342,6 +342,10 @@ BAD_WEIGHTS: dict[str, tuple[Callable[[dict[str, torch.Tensor]], Any], str]] = {
         lambda tensors: tensors.update({"model.norm.weight": torch.ones(64, dtype=torch.int8)}),
         "model.norm.weight: expected floating point of 16 or 32 bits, found torch.int8",
     ),
+    "no number": (
+        lambda tensors: tensors["model.norm.weight"][3:4].fill_(float("nan")),
+        "model.norm.weight: expected finite values in torch.float32, found others",
+    ),
 }
 
 
