@@ -237,6 +237,17 @@ def test_the_laws_are_asked_with_drafts_that_are_accepted_and_others_that_are_no
     assert not caught_by(ask.pair, condition, BUILDS["unified"])
 
 
+def test_a_device_that_runs_full_in_the_midst_of_a_run_is_no_crash_of_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*told: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.5 GiB.")
+
+    served = Served(asked("unified", only=("repeat",)), Results())
+    served.cold("repeat")
+    monkeypatch.setattr(Watching, "settled", full)
+    with pytest.raises(InputError, match=r"^device: CUDA out of memory; fewer --prompts, "):
+        served.arm("repeat", BUILDS["unified"])
+
+
 @dataclass(frozen=True)
 class Stumbles(WindowedPair):
     """A rule of one's own that is not finished."""
